@@ -19,10 +19,12 @@
 //! # }
 //! ```
 //!
-//! A read asks N - W + 1 holders and takes what any of them proves; holders that lacked a tip are given it. That a device does not count any
+//! A read asks N - W + 1 holders and takes what any of them proves; holders that lacked a tip are given it. What a holder tells that was
+//! away for long, or was sent again by anybody, is no tip (`past`). That a device does not count any
 //! more is known from the owner's list, which goes to all peers and never rolls back, here neither.
 
 mod devices;
+mod past;
 mod reconcile;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,6 +85,8 @@ pub struct BranchState {
     pub answered: Vec<PeerId>,
     /// Peers that answered with what does not prove itself; nothing of it counts.
     pub refused: Vec<PeerId>,
+    /// Heads that are no tips and would be where nobody knows better: the next update takes their place too.
+    past: Vec<RecordId>,
 }
 
 /// What one holder proved.
@@ -137,9 +141,11 @@ impl Heads {
         }
         let devices = self.objects.devices_of(&object.owner());
         let list = devices.as_ref().map(|(list, _)| list);
-        let (branch, records) = gathered(&name, list, all)?;
-        let tips: Vec<HeadTip> =
+        let (branch, records) = gathered(&name, list, all);
+        let mut tips: Vec<HeadTip> =
             branch.tips(list).into_iter().map(|(id, head)| HeadTip::of(id, head)).collect();
+        let past = self.past(object, &branch, &tips).await;
+        tips.retain(|tip| !past.contains(&tip.id));
         self.repair(object, &tips, &records, devices.as_ref(), had).await;
         Ok(BranchState {
             object: object.clone(),
@@ -149,6 +155,7 @@ impl Heads {
             is_enough: answers.is_enough,
             answered,
             refused,
+            past: past.into_iter().collect(),
         })
     }
 
@@ -174,7 +181,8 @@ impl Heads {
         if device != owner && !listed {
             return Err(ObjectsError::NotADevice(device));
         }
-        let ids: Vec<RecordId> = seen.tips.iter().map(|tip| tip.id).take(SUPERSEDES_MAX).collect();
+        let ids = seen.tips.iter().map(|tip| tip.id).chain(seen.past.iter().copied());
+        let ids: Vec<RecordId> = ids.take(SUPERSEDES_MAX).collect();
         let now = self.objects.author().env().clock.unix_ms();
         let head = Branch::new(seen.name.clone()).next(&ids, device, *version, now);
         let (suite, key) = (self.objects.suite(), self.objects.key().clone());
@@ -187,7 +195,8 @@ impl Heads {
         self.objects.send_with(record.place, redundancy, with, vec![record]).await?;
         let left = seen.tips.iter().filter(|tip| !ids.contains(&tip.id)).cloned();
         let tips = left.chain([HeadTip::of(id, &head)]).collect();
-        Ok(BranchState { tips, ..seen.clone() })
+        let past = seen.past.iter().filter(|id| !ids.contains(id)).copied().collect();
+        Ok(BranchState { tips, past, ..seen.clone() })
     }
 
     async fn ask(&self, question: &Question<Told>) -> Result<Answers<Told>, ObjectsError> {
@@ -266,35 +275,31 @@ impl HeadTip {
     }
 }
 
-/// A branch of what its holders told. Anybody can sign heads under keys of his own, so those that count come first, and of the others,
-/// which matter where one that counts supersedes them, those of the holders that told fewest: who makes up many crowds out nobody's.
-///
-/// # Errors
-/// [`ObjectsError::Version`] where more count than a branch has.
+/// A branch of what its holders told, as much as is looked at of one. Anybody can sign heads under keys of his own, so those that count
+/// come first; the others matter where one that counts supersedes them. Of either, those of the holders that told fewest come first: who makes
+/// up many, or tells thousands of true ones that were superseded long ago, crowds out nobody's.
 fn gathered(
     name: &BranchName,
     devices: Option<&DeviceList>,
     told: Vec<Vec<(Record, Head)>>,
-) -> Result<(Branch, BTreeMap<RecordId, Record>), ObjectsError> {
+) -> (Branch, BTreeMap<RecordId, Record>) {
     let (mut branch, mut records) = (Branch::new(name.clone()), BTreeMap::new());
-    let mut others = Vec::with_capacity(told.len());
+    let (mut counting, mut others) = (Vec::new(), Vec::new());
     for heads in told {
         let (counts, more): (Vec<_>, Vec<_>) =
             heads.into_iter().partition(|(_, head)| head.counts(devices));
-        for (record, head) in counts {
-            branch.take(record.id, head)?;
-            records.insert(record.id, record);
-        }
+        counting.push(counts);
         others.push(more);
     }
+    counting.sort_by_key(Vec::len);
     others.sort_by_key(Vec::len);
-    for (record, head) in others.into_iter().flatten() {
+    for (record, head) in counting.into_iter().chain(others).flatten() {
         if branch.take(record.id, head).is_err() {
             break;
         }
         records.insert(record.id, record);
     }
-    Ok((branch, records))
+    (branch, records)
 }
 
 /// Proves what a holder says of a branch.

@@ -18,7 +18,7 @@ use version::{Bases, Merges, ObjectKey, ObjectRecord, ValueKind, VersionError, V
 
 use crate::error::Refusal;
 use crate::keyspace::{BATCH_BYTES, Keyspace, Made, Put, Stored, Tip};
-use crate::merging;
+use crate::merging::{self, OfKeys};
 use crate::writer::Writer;
 
 /// What the names of the door's objects begin with.
@@ -486,7 +486,8 @@ impl Keyspace for Engine {
             return Err(refuse(EngineError::NoFunction(names.join(", "))));
         };
         let bounds = (ANCESTORS_MAX, ANCESTORS_BYTES_MAX);
-        let base = match block_on(self.objects.common_ancestor_within(object, a, b, bounds)) {
+        let of_keys = OfKeys(function);
+        let base = match block_on(self.objects.v0_within(object, a, b, &of_keys, bounds)) {
             Err(
                 ObjectsError::TooMuch { .. } | ObjectsError::Version(VersionError::TooFar { .. }),
             ) => {
@@ -494,6 +495,7 @@ impl Keyspace for Engine {
             }
             found => found.map_err(refuse)?,
         };
+        let base = base.map_err(|conflict| refuse(EngineError::Conflict(conflict.reason)))?;
         let needed = |h: &RecordId| {
             let found = self
                 .fetch(object, h)
@@ -501,7 +503,7 @@ impl Keyspace for Engine {
             found.map_err(refuse)
         };
         let (a, b) = (needed(a)?, needed(b)?);
-        merging::merged(function, base.map(stored), a, b).map_err(refuse)
+        merging::merged(function, base.as_ref(), &a, &b).map_err(refuse)
     }
 
     fn changed(&mut self, each: &mut dyn FnMut(&[u8], ObjectKey, Tip)) -> Result<(), Refusal> {

@@ -6,7 +6,7 @@
 //! later ends.
 
 use bytes::Bytes;
-use version::merge::{self, Merge, Merged, map};
+use version::merge::{self, Merge, Merged, OwnedValue, map};
 use version::{ValueKind, VersionError};
 
 use crate::engine::EngineError;
@@ -22,8 +22,8 @@ struct Side {
 }
 
 impl Side {
-    fn of(stored: &Stored) -> Option<Self> {
-        let (value, expires) = value::decode(stored.kind, &stored.value);
+    fn of(kind: ValueKind, bytes: &Bytes) -> Option<Self> {
+        let (value, expires) = value::decode(kind, bytes);
         let (kind, bytes, is_hash) = match value {
             Value::Gone => (ValueKind::Tombstone, Bytes::new(), false),
             Value::Text(bytes) => (ValueKind::Bytes, bytes, false),
@@ -42,41 +42,79 @@ impl Side {
     }
 }
 
-/// The value of the version that two are merged to.
+/// The value of the version that two are merged to; `base` is what both have in common, as it is kept.
 ///
 /// # Errors
 /// [`EngineError::NotMerged`], [`EngineError::Conflict`], [`EngineError::NoBytes`], [`EngineError::Version`].
 pub(crate) fn merged(
     function: &dyn Merge,
-    base: Option<Stored>,
-    a: Stored,
-    b: Stored,
+    base: Option<&OwnedValue>,
+    a: &Stored,
+    b: &Stored,
 ) -> Result<Bytes, EngineError> {
-    let (Some(a), Some(b)) = (Side::of(&a), Side::of(&b)) else {
+    let (Some(a), Some(b)) = (Side::of(a.kind, &a.value), Side::of(b.kind, &b.value)) else {
         return Err(EngineError::NotMerged);
     };
     // What was something else before both made it what it is says nothing of their changes.
-    let base = base.as_ref().and_then(Side::of);
-    let base = base.as_ref().map(Side::value);
-    let merged = match merge::merge(function, base, a.value(), b.value())? {
+    let base = base.and_then(|base| Side::of(base.kind, &base.bytes));
+    match joined(function, base.as_ref(), &a, &b)? {
+        OwnedValue { kind: ValueKind::Bytes, bytes } => Ok(bytes),
+        OwnedValue { kind, .. } => Err(EngineError::NoBytes(kind)),
+    }
+}
+
+/// A function over versions as they are kept, which sees what keys hold: it merges what two versions have in common, where that are
+/// several.
+pub(crate) struct OfKeys<'a>(pub(crate) &'a dyn Merge);
+
+impl Merge for OfKeys<'_> {
+    fn merge(
+        &self,
+        v0: Option<merge::Value<'_>>,
+        v1: merge::Value<'_>,
+        v2: merge::Value<'_>,
+    ) -> Merged {
+        let side =
+            |value: merge::Value<'_>| Side::of(value.kind, &Bytes::copy_from_slice(value.bytes));
+        let joined = match (side(v1), side(v2)) {
+            (Some(a), Some(b)) => joined(self.0, v0.and_then(side).as_ref(), &a, &b),
+            _ => Err(EngineError::NotMerged),
+        };
+        match joined {
+            Ok(OwnedValue { kind, bytes }) => Merged::Value { kind, value: bytes },
+            Err(EngineError::Conflict(reason)) => Merged::conflict(reason),
+            Err(error) => Merged::conflict(error.to_string()),
+        }
+    }
+}
+
+/// What a function makes of two, as it is kept.
+fn joined(
+    function: &dyn Merge,
+    base: Option<&Side>,
+    a: &Side,
+    b: &Side,
+) -> Result<OwnedValue, EngineError> {
+    let merged = match merge::merge(function, base.map(Side::value), a.value(), b.value())? {
         Merged::Value { kind: ValueKind::Bytes, value } => value,
-        Merged::Value { kind, .. } => return Err(EngineError::NoBytes(kind)),
+        Merged::Value { kind, value } => return Ok(OwnedValue { kind, bytes: value }),
         Merged::Conflict(conflict) => return Err(EngineError::Conflict(conflict.reason)),
     };
     let is = |side: &Side| !side.is_gone() && side.bytes == merged;
-    let (is_hash, expires) = match (is(&a), is(&b)) {
+    let (is_hash, expires) = match (is(a), is(b)) {
         (true, false) => (a.is_hash, a.expires),
         (false, true) => (b.is_hash, b.expires),
         _ if a.is_hash != b.is_hash && !a.is_gone() && !b.is_gone() => {
             return Err(EngineError::NotMerged);
         }
         _ => {
-            let there = [&a, &b].into_iter().filter(|side| !side.is_gone());
+            let there = [a, b].into_iter().filter(|side| !side.is_gone());
             let later = there.map(|side| side.expires).max();
             (a.is_hash || b.is_hash, later.unwrap_or(NEVER))
         }
     };
-    encoded(&merged, is_hash, expires)
+    let bytes = encoded(&merged, is_hash, expires)?;
+    Ok(OwnedValue { kind: ValueKind::Bytes, bytes })
 }
 
 fn encoded(merged: &[u8], is_hash: bool, expires: u64) -> Result<Bytes, EngineError> {

@@ -726,7 +726,10 @@ impl Keeping {
         status.leaving = self.is_leaving();
         status.left_to_hand_over = u64::try_from(counts.to_hand_over.get()).unwrap_or(0);
         let takers = locked(&self.takers);
-        let taker = |(peer, copies): (&PeerId, &u64)| TakerStatus { peer: peer.to_string(), copies: *copies };
+        let taker = |(peer, copies): (&PeerId, &u64)| TakerStatus {
+            peer: peer.to_string(),
+            copies: *copies,
+        };
         status.takers = takers.iter().map(taker).collect();
         drop(takers);
         status.unknown = self.unknown(core).len();

@@ -40,9 +40,17 @@ pub enum ObjectsError {
         /// The version.
         id: RecordId,
     },
-    /// So many versions stand on bases that are not here that no more are taken.
+    /// So many versions stand on bases that are not here that no more are taken of this organisation.
     #[error("too many versions stand on versions that are not here; put those first")]
     Awaited,
+    /// So many versions of an object have no successor that none is taken that makes them more.
+    #[error("object {object} has {max} versions without a successor; put one on two of them first")]
+    Branches {
+        /// The object.
+        object: ObjectKey,
+        /// The bound.
+        max: usize,
+    },
     /// A walk that read so much and came to no end.
     #[error("nothing common was found in the last {max} bytes of versions")]
     TooMuch {
@@ -63,7 +71,7 @@ impl Classified for ObjectsError {
             Self::NoBase { .. } | Self::NotHere { .. } => Class::NotFound,
             Self::OtherObject { .. } => Class::Invalid,
             Self::Altered { .. } => Class::Corrupt,
-            Self::Awaited | Self::TooMuch { .. } => Class::Busy,
+            Self::Awaited | Self::Branches { .. } | Self::TooMuch { .. } => Class::Busy,
             Self::Version(error) => error.class(),
             Self::Store(error) => error.class(),
         }

@@ -1,14 +1,14 @@
-//! The graph behind a version: predecessors, the closest common ancestor, merges.
+//! The graph behind a version: predecessors, closest common ancestors, merges.
 //!
 //! The walks are `version`'s; here they are given what this peer's memory and disk have.
 
 use std::sync::Arc;
 
 use crypto::RecordId;
-use version::merge::{Conflict, Merge, Merged as Made, Value, merge};
-use version::{
-    ANCESTORS_MAX, Bases, CommonAncestor, Links, ObjectKey, PREVIOUS_MAX, Previous, Step, VersionId,
+use version::merge::{
+    Ancestor, AncestorWalk, Conflict, Making, Merge, Merged as Made, OwnedValue, V0, Value, merge,
 };
+use version::{ANCESTORS_MAX, Bases, Links, ObjectKey, PREVIOUS_MAX, Previous, Step, VersionId};
 
 use crate::{NewVersion, Objects, ObjectsError, Stored};
 
@@ -79,53 +79,29 @@ impl Objects {
         found.ok_or(ObjectsError::NotHere { object: *object, id: *h })
     }
 
-    /// The closest common ancestor: of the versions that both are, or were made of, the deepest; of several as deep,
-    /// the one with the least h. `None` where they share none: two roots.
+    /// What two versions have in common, as a merge function takes it: the value of their closest common ancestor, or what the
+    /// function makes of several. For whoever has others wait: it gives up after so many versions, and so many bytes of values.
     ///
     /// # Errors
-    /// [`ObjectsError::NotHere`], [`ObjectsError::Version`] where it is too far; as [`Objects::get`].
-    pub async fn common_ancestor(
+    /// [`ObjectsError::NotHere`], [`ObjectsError::TooMuch`]; [`ObjectsError::Version`] where it is too far; as
+    /// [`Objects::get`].
+    pub async fn v0_within(
         &self,
         object: &ObjectKey,
         a: &RecordId,
         b: &RecordId,
-    ) -> Result<Option<Stored>, ObjectsError> {
-        self.common_ancestor_within(object, a, b, (ANCESTORS_MAX, usize::MAX)).await
-    }
-
-    /// As [`Objects::common_ancestor`], for whoever has others wait: it gives up after so many versions, and so many bytes of values.
-    ///
-    /// # Errors
-    /// As [`Objects::common_ancestor`]; [`ObjectsError::TooMuch`].
-    pub async fn common_ancestor_within(
-        &self,
-        object: &ObjectKey,
-        a: &RecordId,
-        b: &RecordId,
+        function: &dyn Merge,
         (versions_max, bytes_max): (usize, usize),
-    ) -> Result<Option<Stored>, ObjectsError> {
-        let mut walk = CommonAncestor::new(*a, *b, versions_max);
-        let mut bytes = 0_usize;
-        loop {
-            match walk.step()? {
-                Step::Need(h) => {
-                    let stored = self.needed(object, &h).await?;
-                    bytes = bytes.saturating_add(stored.version.value.len());
-                    if bytes > bytes_max {
-                        return Err(ObjectsError::TooMuch { max: bytes_max });
-                    }
-                    walk.give(&h, &links(&stored))?;
-                }
-                Step::Done(None) => return Ok(None),
-                Step::Done(Some(h)) => return self.needed(object, &h).await.map(Some),
-            }
-        }
+    ) -> Result<V0, ObjectsError> {
+        let mut reads = Reads::new(self, object, bytes_max);
+        let ancestor = reads.ancestor(a, b, versions_max).await?;
+        reads.v0(&ancestor, function).await
     }
 
-    /// What a merge function makes of two versions and their closest common ancestor; nothing is put.
+    /// What a merge function makes of two versions and their closest common ancestors; nothing is put.
     ///
     /// # Errors
-    /// As [`Objects::common_ancestor`].
+    /// [`ObjectsError::NotHere`], [`ObjectsError::Version`] where what they have in common is too far; as [`Objects::get`].
     pub async fn merged(
         &self,
         object: &ObjectKey,
@@ -133,17 +109,16 @@ impl Objects {
         b: &RecordId,
         function: &dyn Merge,
     ) -> Result<Made, ObjectsError> {
-        let ancestor = self.common_ancestor(object, a, b).await?;
-        let (first, second) = (self.needed(object, a).await?, self.needed(object, b).await?);
-        let ancestor = ancestor.as_ref().map(value);
-        Ok(merge(function, ancestor, value(&first), value(&second))?)
+        let mut reads = Reads::new(self, object, usize::MAX);
+        let ancestor = reads.ancestor(a, b, ANCESTORS_MAX).await?;
+        reads.merged(&ancestor, (a, b), function).await
     }
 
     /// Merges two versions: what a function makes of them is put on both. One that descends from the other is the merge
     /// already.
     ///
     /// # Errors
-    /// As [`Objects::common_ancestor`] and [`crate::Batch::put`].
+    /// As [`Objects::merged`] and [`crate::Batch::put`].
     pub async fn merge_with(
         self: &Arc<Self>,
         object: &ObjectKey,
@@ -151,14 +126,14 @@ impl Objects {
         b: &RecordId,
         function: &dyn Merge,
     ) -> Result<Merged, ObjectsError> {
-        if let Some(ancestor) = self.common_ancestor(object, a, b).await? {
-            for (older, newer) in [(a, b), (b, a)] {
-                if ancestor.id.h == *older {
-                    return Ok(Merged::Version(self.needed(object, newer).await?.id));
-                }
+        let mut reads = Reads::new(self, object, usize::MAX);
+        let ancestor = reads.ancestor(a, b, ANCESTORS_MAX).await?;
+        for (older, newer) in [(a, b), (b, a)] {
+            if ancestor.is(older) {
+                return Ok(Merged::Version(self.needed(object, newer).await?.id));
             }
         }
-        let (kind, value) = match self.merged(object, a, b, function).await? {
+        let (kind, value) = match reads.merged(&ancestor, (a, b), function).await? {
             Made::Value { kind, value } => (kind, value),
             Made::Conflict(conflict) => return Ok(Merged::Conflict(conflict)),
         };
@@ -168,6 +143,72 @@ impl Objects {
         let id = batch.put(NewVersion { object, bases, kind, value, compress: true }).await?;
         batch.commit(None).await?;
         Ok(Merged::Version(id))
+    }
+}
+
+/// What one merge reads, and how many bytes of values that was.
+struct Reads<'a> {
+    objects: &'a Objects,
+    object: &'a ObjectKey,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl<'a> Reads<'a> {
+    const fn new(objects: &'a Objects, object: &'a ObjectKey, bytes_max: usize) -> Self {
+        Self { objects, object, bytes: 0, bytes_max }
+    }
+
+    async fn version(&mut self, h: &RecordId) -> Result<Stored, ObjectsError> {
+        let stored = self.objects.needed(self.object, h).await?;
+        self.bytes = self.bytes.saturating_add(stored.version.value.len());
+        match self.bytes > self.bytes_max {
+            true => Err(ObjectsError::TooMuch { max: self.bytes_max }),
+            false => Ok(stored),
+        }
+    }
+
+    async fn ancestor(
+        &mut self,
+        a: &RecordId,
+        b: &RecordId,
+        versions_max: usize,
+    ) -> Result<Ancestor, ObjectsError> {
+        let mut walk = AncestorWalk::new(*a, *b, versions_max);
+        loop {
+            match walk.step()? {
+                Step::Need(h) => walk.give(&h, &links(&self.version(&h).await?))?,
+                Step::Done(found) => return Ok(found),
+            }
+        }
+    }
+
+    async fn v0(&mut self, ancestor: &Ancestor, function: &dyn Merge) -> Result<V0, ObjectsError> {
+        let mut making = Making::new(ancestor, function);
+        loop {
+            match making.step()? {
+                Step::Need(h) => {
+                    let version = self.version(&h).await?.version;
+                    making.give(&h, OwnedValue { kind: version.kind, bytes: version.value });
+                }
+                Step::Done(v0) => return Ok(v0),
+            }
+        }
+    }
+
+    async fn merged(
+        &mut self,
+        ancestor: &Ancestor,
+        (a, b): (&RecordId, &RecordId),
+        function: &dyn Merge,
+    ) -> Result<Made, ObjectsError> {
+        let v0 = match self.v0(ancestor, function).await? {
+            Ok(v0) => v0,
+            Err(conflict) => return Ok(Made::Conflict(conflict)),
+        };
+        let (first, second) = (self.version(a).await?, self.version(b).await?);
+        let v0 = v0.as_ref().map(OwnedValue::as_value);
+        Ok(merge(function, v0, value(&first), value(&second))?)
     }
 }
 

@@ -4,18 +4,26 @@
 //! Whoever hands them over has proven them (`version::prove`); what only a holder of the bases can check is checked here.
 //!
 //! What stands beside versions comes before them in the log, so after a torn write no version is there without it.
+//!
+//! What an organisation's members bring ([`Incoming::of`]) is bounded beside its bytes: how many of its versions stand on others
+//! that are not here (`arrivals`), and how many tips one object has ([`BRANCHES_MAX`]). What is fetched to keep the network whole is
+//! not: another holder took it within its own bounds, and of a version that all but one refused there is one copy, until that
+//! disk breaks. So tips at one holder may be more: those that its clients left here and at the object's other holders. Each
+//! write costs the logarithm of them, and their bytes are bounded as all of an object's are, by its region. A version that is
+//! here is never refused for a bound: putting it again adds nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crypto::RecordId;
+use crypto::{OrgId, RecordId};
 use document::Record;
 use env::Env;
 use foldhash::fast::RandomState;
 use store::{Durability, Kept, StoreError};
 use version::{Bases, ObjectKey, Version, VersionError, VersionId, View};
 
+use crate::arrivals::Base;
 use crate::index::Tip;
 use crate::objects::hint_at;
 use crate::{Objects, ObjectsError};
@@ -25,6 +33,9 @@ const LARGE_BYTES: usize = 64 << 10;
 /// How much deeper than its deepest base that is here a version may say it is where another is missing: more versions than any object
 /// has, and so few that versions can follow it without end.
 const UNPROVEN_DEPTH_MAX: u64 = 1 << 40;
+/// Tips of an object at which no organisation's version is taken that makes them more: about 20 MB. Those on their way when there
+/// are so many come on top, at most a request's each.
+const BRANCHES_MAX: usize = 65_536;
 
 /// A version on its way.
 struct Arrival {
@@ -33,6 +44,8 @@ struct Arrival {
     tip: Tip,
     record: Record,
     form: Option<Bytes>,
+    /// Whether it is a bounded one that becomes a tip, as far as is known before it is written.
+    rises: bool,
 }
 
 /// Writes that are made durable together. Dropped without [`Incoming::commit`] nothing of it was done.
@@ -43,6 +56,36 @@ pub struct Incoming {
     beside: Vec<Record>,
     versions: Vec<Arrival>,
     places: HashMap<RecordId, usize, RandomState>,
+    /// Whose it is, where it is bounded.
+    room: Option<Room>,
+    /// What versions of it stand on.
+    stood_on: HashSet<(ObjectKey, RecordId), RandomState>,
+    /// By how many tips objects grow with it.
+    grown: HashMap<ObjectKey, usize, RandomState>,
+}
+
+/// Room for bases that are not here, kept until their versions are written, when they are counted themselves.
+struct Room {
+    objects: Arc<Objects>,
+    of: OrgId,
+    bases: usize,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.objects.arrivals.lock().give_back(&self.of, self.bases);
+    }
+}
+
+/// How a version stands on what is here.
+#[derive(Default)]
+struct Standing {
+    /// What its form can be made against.
+    anchor: Option<RecordId>,
+    /// Whether it takes the place of a tip.
+    replaces: bool,
+    /// Bases that are not here.
+    missing: Vec<RecordId>,
 }
 
 /// What was new in the store.
@@ -63,11 +106,20 @@ impl Objects {
             beside: Vec::new(),
             versions: Vec::new(),
             places: HashMap::default(),
+            room: None,
+            stood_on: HashSet::default(),
+            grown: HashMap::default(),
         }
     }
 }
 
 impl Incoming {
+    /// All of it is an organisation's, and bounded as such.
+    pub fn of(mut self, organisation: OrgId) -> Self {
+        self.room = Some(Room { objects: Arc::clone(&self.objects), of: organisation, bases: 0 });
+        self
+    }
+
     /// Adds a proven record that stands beside versions; its number among those.
     pub fn add(&mut self, record: Record) -> usize {
         self.beside.push(record);
@@ -88,7 +140,7 @@ impl Incoming {
     ///
     /// # Errors
     /// [`ObjectsError::OtherObject`] and [`VersionError::History`] where a base that is here is not what the version says,
-    /// [`ObjectsError::Awaited`], [`ObjectsError::Store`]. Nothing was added then.
+    /// [`ObjectsError::Awaited`] and [`ObjectsError::Branches`] of an organisation's, [`ObjectsError::Store`]. Nothing was added then.
     pub async fn version(
         &mut self,
         record: Record,
@@ -104,67 +156,102 @@ impl Incoming {
             l: version.l,
             n: hint_at(self.objects.suite, &object, &record)?,
         };
-        let anchor = self.check_bases(&id, version).await?;
-        let form = match anchor {
+        let standing = self.check_bases(&id, version).await?;
+        let rises = self.keep_room(&id.h, version, &standing)?;
+        let form = match standing.anchor {
             Some(anchor) if compress => self.form(&record.bytes, anchor).await?,
             _ => None,
         };
-        let anchor = anchor.filter(|_| form.is_some()).unwrap_or(id.h);
+        let anchor = standing.anchor.filter(|_| form.is_some()).unwrap_or(id.h);
         let tip = Tip { id, kind: version.kind, anchor, place: record.place };
         let at = self.versions.len();
         self.places.insert(id.h, at);
-        self.versions.push(Arrival { object, bases: version.bases, tip, record, form });
+        self.stood_on.extend(version.bases.iter().map(|base| (object, base)));
+        if rises && !standing.replaces {
+            *self.grown.entry(object).or_default() += 1;
+        }
+        self.versions.push(Arrival { object, bases: version.bases, tip, record, form, rises });
         Ok(at)
     }
 
-    /// Compares a version with those of its bases that are here; what its form can be made against.
+    /// Compares a version with those of its bases that are here.
     async fn check_bases(
         &self,
         id: &VersionId,
         version: &Version,
-    ) -> Result<Option<RecordId>, ObjectsError> {
-        let mut anchor = None;
-        let (mut deepest, mut missing) = (None, false);
+    ) -> Result<Standing, ObjectsError> {
+        let mut standing = Standing::default();
+        let mut deepest = None;
         for base in version.bases.iter() {
             match self.known(&version.object, &base).await? {
-                Some(tip) => {
+                Some((tip, is_tip)) => {
                     deepest = deepest.max(Some(tip.id.l));
-                    anchor = anchor.or(Some(tip.anchor));
+                    standing.anchor = standing.anchor.or(Some(tip.anchor));
+                    standing.replaces |= is_tip && !self.stood_on.contains(&(version.object, base));
                 }
-                None => missing = true,
+                None => standing.missing.push(base),
             }
         }
-        if missing && self.objects.arrivals.is_full() {
-            return Err(ObjectsError::Awaited);
-        }
+        let missing = !standing.missing.is_empty();
         let fits = match deepest.map(|l| l.checked_add(1)) {
             None => !missing || id.l <= UNPROVEN_DEPTH_MAX,
             // The one that is not here may be the deeper one, though not by any number.
             Some(Some(least)) if missing => id.l >= least && id.l - least <= UNPROVEN_DEPTH_MAX,
             Some(least) => least == Some(id.l),
         };
-        if fits { Ok(anchor) } else { Err(VersionError::History(id.h).into()) }
+        if fits { Ok(standing) } else { Err(VersionError::History(id.h).into()) }
     }
 
-    /// A base, where it is here.
+    /// Keeps room for an organisation's version; whether it becomes a tip.
+    fn keep_room(
+        &mut self,
+        h: &RecordId,
+        version: &Version,
+        standing: &Standing,
+    ) -> Result<bool, ObjectsError> {
+        let Some(room) = &mut self.room else { return Ok(false) };
+        if self.objects.store.contains(h) {
+            return Ok(false);
+        }
+        let (suite, object) = (self.objects.suite, version.object);
+        let mut state = self.objects.arrivals.lock();
+        let is_base = |h: &RecordId| {
+            self.stood_on.contains(&(object, *h)) || state.is_awaited(&Base::new(suite, &object, h))
+        };
+        let rises = !is_base(h);
+        let grown = self.grown.get(&object).copied().unwrap_or_default();
+        let is_full = || self.objects.index.count(&object) + grown >= BRANCHES_MAX;
+        if rises && !standing.replaces && is_full() {
+            return Err(ObjectsError::Branches { object, max: BRANCHES_MAX });
+        }
+        let more = standing.missing.iter().filter(|base| !is_base(base)).count();
+        if !state.reserve(&room.of, more) {
+            return Err(ObjectsError::Awaited);
+        }
+        room.bases += more;
+        Ok(rises)
+    }
+
+    /// A base, where it is here, and whether it is a tip or becomes one.
     async fn known(
         &self,
         object: &ObjectKey,
         base: &RecordId,
-    ) -> Result<Option<Tip>, ObjectsError> {
+    ) -> Result<Option<(Tip, bool)>, ObjectsError> {
         if let Some(arrival) = self.places.get(base).and_then(|at| self.versions.get(*at)) {
             if arrival.object != *object {
                 return Err(ObjectsError::OtherObject { object: *object, id: *base });
             }
-            return Ok(Some(arrival.tip));
+            let is_tip = arrival.rises || self.objects.index.tip(object, base).is_some();
+            return Ok(Some((arrival.tip, is_tip)));
         }
         if let Some(tip) = self.objects.index.tip(object, base) {
-            return Ok(Some(tip));
+            return Ok(Some((tip, true)));
         }
         match self.objects.stand(object, base).await {
             // What cannot be read is as good as not here: whoever walks the history checks it.
             Err(ObjectsError::Store(StoreError::Damaged { .. })) => Ok(None),
-            found => found,
+            found => Ok(found?.map(|tip| (tip, false))),
         }
     }
 
@@ -197,7 +284,7 @@ impl Incoming {
         durability: Option<Durability>,
         stored: impl FnOnce(&Written),
     ) -> Result<Written, ObjectsError> {
-        let Self { objects, beside, versions, .. } = self;
+        let Self { objects, beside, versions, room, .. } = self;
         let count = beside.len();
         let mut kept: Vec<Kept> =
             beside.into_iter().map(|record| Kept { record, form: None, new: false }).collect();
@@ -218,7 +305,7 @@ impl Incoming {
         stored(&done);
         let mut told = Vec::new();
         for ((one, fresh), new) in versions.iter().zip(fresh).zip(&done.versions) {
-            if objects.settle(one, fresh, *new) {
+            if objects.settle(one, fresh, *new, room.as_ref().map(|room| &room.of)) {
                 told.push((one.object, one.tip.id));
             }
         }
@@ -265,8 +352,10 @@ impl Drop for Writing<'_> {
 
 impl Objects {
     /// A version is in the store: it becomes a tip unless something here stands on it. Whether it is news.
-    fn settle(&self, one: &Arrival, fresh: bool, new: bool) -> bool {
+    fn settle(&self, one: &Arrival, fresh: bool, new: bool, of: Option<&OrgId>) -> bool {
         let h = one.tip.id.h;
+        let base = |h: &RecordId| Base::new(self.suite, &one.object, h);
+        let waited_for = base(&h);
         let mut state = self.arrivals.lock();
         // Of several that wrote it the first says so. One that was here, damaged, is news where nobody could read it since the start:
         // else the index has it, perhaps as what others stand on.
@@ -275,13 +364,13 @@ impl Objects {
         if !first {
             return false;
         }
-        let tip = (!state.awaited.remove(&h)).then_some(one.tip);
+        let tip = (!state.came(&waited_for)).then_some(one.tip);
         let were = self.index.arrive(&one.object, one.bases.iter(), tip);
-        for (base, was) in one.bases.iter().zip(were) {
-            let is_here = !(state.is_arriving(&base) || state.unread.contains(&base))
-                && self.store.contains(&base);
+        for (h, was) in one.bases.iter().zip(were) {
+            let is_here =
+                !(state.is_arriving(&h) || state.unread.contains(&h)) && self.store.contains(&h);
             if !was && !is_here {
-                state.awaited.insert(base);
+                state.wait_for(base(&h), of);
             }
         }
         drop(state);
@@ -295,3 +384,6 @@ impl std::fmt::Debug for Incoming {
         write!(f, "Incoming({} versions, {} beside)", self.versions.len(), self.beside.len())
     }
 }
+
+#[cfg(test)]
+mod tests;

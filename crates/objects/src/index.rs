@@ -1,12 +1,18 @@
 //! Each object's tips, in parts with a lock each. Who has much to do takes all of them for a moment.
+//!
+//! Nothing here takes longer than the logarithm of how many tips an object has, but to list them all.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crypto::{Place, RecordId};
+use crypto::{Place, RecordId, Suite};
 use foldhash::fast::RandomState;
 use version::{Hint, ObjectKey, ValueKind, VersionId};
+
+use crate::arrivals::Base;
+use crate::tips::Tips;
 
 /// Few enough that who has much to do takes the locks of all.
 const PARTS: usize = 8;
@@ -37,30 +43,41 @@ struct Object {
 #[derive(Debug, Default)]
 struct More {
     /// Tips beside the first.
-    tips: Vec<Tip>,
+    tips: Tips,
     /// Bytes of versions at overflows.
     overflows: Vec<(Hint, u64)>,
 }
 
 impl Object {
-    fn tips(&self) -> impl Iterator<Item = &Tip> {
-        self.tip.iter().chain(self.more.iter().flat_map(|more| &more.tips))
+    fn get(&self, h: &RecordId) -> Option<&Tip> {
+        match &self.tip {
+            Some(tip) if tip.id.h == *h => Some(tip),
+            _ => self.more.as_ref()?.tips.get(h),
+        }
+    }
+
+    fn count(&self) -> usize {
+        usize::from(self.tip.is_some()) + self.more.as_ref().map_or(0, |more| more.tips.len())
+    }
+
+    /// The first `most` tips in the order in which they count, and few others; in no order.
+    fn leading(&self, most: usize) -> impl Iterator<Item = &Tip> {
+        let others = self.more.iter().flat_map(move |more| more.tips.leading(most));
+        self.tip.iter().chain(others)
     }
 
     /// Takes a tip away; whether it was one.
     fn take(&mut self, h: &RecordId) -> bool {
         let more = self.more.as_mut().map(|more| &mut more.tips);
         if self.tip.is_some_and(|tip| tip.id.h == *h) {
-            self.tip = more.and_then(Vec::pop);
+            self.tip = more.and_then(Tips::pop);
             return true;
         }
-        let Some(more) = more else { return false };
-        let at = more.iter().position(|tip| tip.id.h == *h);
-        at.map(|at| more.swap_remove(at)).is_some()
+        more.is_some_and(|more| more.take(h))
     }
 
     fn push(&mut self, tip: Tip) {
-        if self.tips().any(|other| other.id.h == tip.id.h) {
+        if self.get(&tip.id.h).is_some() {
             return;
         }
         match self.tip {
@@ -132,7 +149,7 @@ impl All<'_> {
 }
 
 fn tip(part: &Part, object: &ObjectKey, h: &RecordId) -> Option<Tip> {
-    part.get(object)?.tips().find(|tip| tip.id.h == *h).copied()
+    part.get(object)?.get(h).copied()
 }
 
 impl Index {
@@ -161,8 +178,28 @@ impl Index {
         tip(&self.part(object), object, h)
     }
 
-    pub(crate) fn tips(&self, object: &ObjectKey) -> Vec<Tip> {
-        self.part(object).get(object).map(|o| o.tips().copied().collect()).unwrap_or_default()
+    /// The first `most` tips, the one that counts first, and how many there are.
+    pub(crate) fn first(&self, object: &ObjectKey, most: usize) -> (Vec<VersionId>, usize) {
+        let part = self.part(object);
+        let Some(object) = part.get(object) else { return (Vec::new(), 0) };
+        let mut found: Vec<VersionId> = object.leading(most).map(|tip| tip.id).collect();
+        let count = object.count();
+        drop(part);
+        // Of many all but one are in order: a stable sort takes them as they are.
+        found.sort_by_key(|id| Reverse((id.l, id.h)));
+        found.truncate(most);
+        (found, count)
+    }
+
+    /// The tip that counts.
+    pub(crate) fn newest(&self, object: &ObjectKey) -> Option<Tip> {
+        let part = self.part(object);
+        part.get(object)?.leading(1).max_by_key(|tip| (tip.id.l, tip.id.h)).copied()
+    }
+
+    /// How many tips an object has.
+    pub(crate) fn count(&self, object: &ObjectKey) -> usize {
+        self.part(object).get(object).map_or(0, Object::count)
     }
 
     /// A version came from elsewhere and is in the store: it takes the place of those of its bases that are tips, and is one
@@ -218,11 +255,11 @@ impl Index {
 }
 
 /// The tips being made from a log. Compaction writes frames again behind others, so a version may be met before its
-/// base: what was a base is remembered until the end.
+/// base: what was a base is remembered until the end, of the object whose version stands on it alone.
 pub(crate) struct Rebuild {
     pub index: Index,
     /// Bases met before themselves, or more than once.
-    bases: HashSet<RecordId, RandomState>,
+    bases: HashSet<(ObjectKey, RecordId), RandomState>,
 }
 
 impl Rebuild {
@@ -237,10 +274,10 @@ impl Rebuild {
         *state.bytes_at(&tip.id.n) += bytes;
         for base in bases {
             if !state.take(base) {
-                self.bases.insert(*base);
+                self.bases.insert((*object, *base));
             }
         }
-        if !self.bases.contains(&tip.id.h) {
+        if !self.bases.contains(&(*object, tip.id.h)) {
             state.push(tip);
         }
     }
@@ -248,11 +285,11 @@ impl Rebuild {
     /// The index, and the versions that are bases of others here and are not here themselves.
     pub(crate) fn done(
         self,
+        suite: Suite,
         is_here: impl Fn(&RecordId) -> bool,
-    ) -> (Index, HashSet<RecordId, RandomState>) {
-        let mut awaited = self.bases;
-        awaited.retain(|base| !is_here(base));
-        awaited.shrink_to_fit();
+    ) -> (Index, HashSet<Base, RandomState>) {
+        let awaited = self.bases.into_iter().filter(|(_, base)| !is_here(base));
+        let awaited = awaited.map(|(object, base)| Base::new(suite, &object, &base)).collect();
         (self.index, awaited)
     }
 }
@@ -305,7 +342,8 @@ mod tests {
                 rebuild.meet(&object, bases, tip(*number), 10);
             }
             let found: BTreeSet<_> =
-                rebuild.index.tips(&object).iter().map(|tip| tip.id.h).collect();
+                rebuild.index.first(&object, usize::MAX).0.iter().map(|id| id.h).collect();
+            prop_assert_eq!(rebuild.index.count(&object), wanted.len());
             prop_assert_eq!(found, wanted);
         }
     }

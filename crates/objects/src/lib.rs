@@ -35,6 +35,7 @@ mod index;
 mod objects;
 mod proven;
 mod regions;
+mod tips;
 
 pub use attesting::Attesting;
 pub use batch::{Batch, Likely, NewVersion, READY_MAX};

@@ -105,7 +105,7 @@ impl Objects {
             })?;
         let unread: HashSet<RecordId, RandomState> = unread.into_iter().collect();
         let is_here = |base: &RecordId| store.contains(base) && !unread.contains(base);
-        let (index, awaited) = rebuild.done(is_here);
+        let (index, awaited) = rebuild.done(options.suite, is_here);
         if unknown > 0 {
             tracing::warn!(unknown, "versions in the store are not of a form this program knows");
         }
@@ -185,17 +185,19 @@ impl Objects {
 
     /// The versions of an object that have no successor here, the one that counts first: see [`Objects::newest`].
     pub fn tips(&self, object: &ObjectKey) -> Vec<VersionId> {
-        let mut tips: Vec<VersionId> =
-            self.index.tips(object).into_iter().map(|tip| tip.id).collect();
-        tips.sort_unstable_by_key(|id| std::cmp::Reverse((id.l, id.h)));
-        tips
+        self.index.first(object, usize::MAX).0
+    }
+
+    /// The first `most` of [`Objects::tips`], and whether there are more. Of an object with very many it looks at no others.
+    pub fn first_tips(&self, object: &ObjectKey, most: usize) -> (Vec<VersionId>, bool) {
+        let (found, count) = self.index.first(object, most);
+        (found, count > most)
     }
 
     /// The tip that counts where one has to be taken, and what its value is: the deepest, of those as deep the one with the
     /// greatest h, so that all peers with the same tips take the same.
     pub fn newest(&self, object: &ObjectKey) -> Option<(VersionId, ValueKind)> {
-        let tips = self.index.tips(object).into_iter();
-        tips.max_by_key(|tip| (tip.id.l, tip.id.h)).map(|tip| (tip.id, tip.kind))
+        self.index.newest(object).map(|tip| (tip.id, tip.kind))
     }
 
     /// Every object of an owner, by its record, in the order in which they were made. It blocks while the store is read.

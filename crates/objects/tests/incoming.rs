@@ -80,6 +80,30 @@ fn one_that_comes_before_its_base_makes_the_base_no_tip() {
     });
 }
 
+/// Whoever knows a version before it comes here does not keep it from being a tip by naming it as the base of one of his own.
+#[test]
+fn a_version_that_anothers_object_names_as_its_base_is_a_tip_all_the_same() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let objects = open(&disk, &env);
+        let root = made(OBJECT, &[], "root");
+        let (left, right) = (made(OBJECT, &[&root], "left"), made(OBJECT, &[&root], "right"));
+        let other = ObjectKey::new([2; 32]);
+        let strange = made(other, &[&root, &left], "on another object's");
+        let beside = made(other, &[&right], "in one write with it");
+        take(&objects, &env, &[&strange]).await.unwrap();
+        take(&objects, &env, &[&root]).await.unwrap();
+        assert_eq!(tips(&objects), [root.0.id].into());
+        take(&objects, &env, &[&left]).await.unwrap();
+        take(&objects, &env, &[&beside, &right]).await.unwrap();
+        let both: BTreeSet<_> = [left.0.id, right.0.id].into();
+        assert_eq!(tips(&objects), both);
+        // They stand behind it in the log.
+        let objects = open(&disk.crash(), &env);
+        assert_eq!(tips(&objects), both);
+    });
+}
+
 #[test]
 fn bases_that_are_here_must_be_what_a_version_says() {
     run(1, |env| async move {

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use store::{LogOptions, LogStore, RecordStore};
 use testkit::disk::FaultyDisk;
 use testkit::time::run;
-use version::merge::Append;
+use version::merge::{Aggregate, Append, OwnedValue};
 use version::{Bases, ObjectKey, ObjectRecord, ValueKind, VersionId, View};
 
 fn store(disk: &FaultyDisk, env: &Env) -> Arc<LogStore> {
@@ -154,6 +154,41 @@ fn two_puts_on_one_base_are_two_branches_and_a_merge_joins_them() {
         assert_eq!(tips(&objects), BTreeSet::from([after]));
         let stored = objects.get(&k, &left.h).await.unwrap().unwrap();
         assert_eq!(stored.version.value, "ab");
+    });
+}
+
+/// Two writers merge each other's versions while both go on: what their merges have in common are two versions, and by either of
+/// them alone one put counts twice.
+#[test]
+fn the_merge_of_a_criss_cross_counts_nothing_twice() {
+    run(1, |env| async move {
+        let objects = open(&FaultyDisk::new(1), &env);
+        let k = object(1);
+        let sum = async |a: VersionId, b: VersionId| {
+            let merged = objects.merge_with(&k, &a.h, &b.h, &Aggregate::Sum).await.unwrap();
+            let Merged::Version(merged) = merged else { panic!("{merged:?}") };
+            merged
+        };
+        let o = put(&objects, k, &[], b"0").await.unwrap();
+        let a1 = put(&objects, k, &[o], b"1").await.unwrap();
+        let b1 = put(&objects, k, &[o], b"2").await.unwrap();
+        let m1 = sum(a1, b1).await;
+        let b2 = put(&objects, k, &[b1], b"6").await.unwrap();
+        let m2 = sum(a1, b2).await;
+        for (one, other) in [(m1, m2), (m2, m1)] {
+            let all = sum(one, other).await;
+            let stored = objects.get(&k, &all.h).await.unwrap().unwrap();
+            assert_eq!(stored.version.value, "7");
+        }
+        // What both have in common is the merge of those two, within what may be read for it.
+        let (x, y, function) = (&m1.h, &m2.h, &Aggregate::Sum);
+        let v0 = objects.v0_within(&k, x, y, function, (100, 1_000)).await.unwrap();
+        let three = OwnedValue { kind: ValueKind::Bytes, bytes: Bytes::from_static(b"3") };
+        assert_eq!(v0, Ok(Some(three)));
+        let few = objects.v0_within(&k, x, y, function, (100, 5)).await;
+        assert!(matches!(few, Err(ObjectsError::TooMuch { max: 5 })), "{few:?}");
+        let few = objects.v0_within(&k, x, y, function, (5, 1_000)).await;
+        assert!(matches!(few, Err(ObjectsError::Version(_))), "{few:?}");
     });
 }
 

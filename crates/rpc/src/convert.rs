@@ -16,6 +16,7 @@ use crypto::{Place, RecordId};
 use document::{Kind, Record};
 use env::calls::Cursor;
 
+use crate::framing::COPIED_BYTES;
 use crate::limits::RECORD_BYTES_MAX;
 use crate::proto;
 
@@ -61,7 +62,12 @@ impl Open<Record> for proto::Record {
         if self.bytes.len() > RECORD_BYTES_MAX {
             return Err(Wrong("a record over 2 MiB + 1 KiB"));
         }
-        Ok(Record { kind, id, place, bytes: self.bytes })
+        // A short one that is kept would keep all that it came with: up to a frame of 2 MiB, which nobody counts.
+        let bytes = match self.bytes.len() < COPIED_BYTES {
+            true => copied(&self.bytes),
+            false => self.bytes,
+        };
+        Ok(Record { kind, id, place, bytes })
     }
 }
 

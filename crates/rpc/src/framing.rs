@@ -8,7 +8,9 @@
 //!
 //! Invariants: at most one message a body; none compressed; nothing is kept for a message longer
 //! than allowed. Small messages are copied once, into a buffer of their own size, so that 200 bytes
-//! kept for a day do not keep a whole frame. Parts of a message are counted before it is decoded (`fields`).
+//! kept for a day do not keep a whole frame; short records of longer messages are copied where they are opened (`convert`), and of
+//! messages whose records are kept ([`Incoming::KEPT`]) those too that are less than half of the frame they lie in. Parts of a
+//! message are counted before it is decoded (`fields`).
 
 mod fields;
 
@@ -31,8 +33,8 @@ use crate::proto;
 pub(crate) const PREFIX_BYTES: usize = 5;
 /// From here on a record's bytes travel as a chunk of their own.
 const APART_BYTES: usize = 16 << 10;
-/// Messages to this size are copied out of the frames they came in.
-const COPIED_BYTES: usize = 64 << 10;
+/// Messages to this size are copied out of the frames they came in, and shorter records out of longer messages.
+pub(crate) const COPIED_BYTES: usize = 64 << 10;
 
 /// A message that goes out.
 pub(crate) trait Outgoing: Message + Sized {
@@ -93,6 +95,8 @@ impl Outgoing for proto::FindResponse {
 pub(crate) trait Incoming: Message + Default {
     /// Which of its fields have lists in them.
     const LISTS: Lists = &[];
+    /// Whether its records are kept in memory by their length: versions are.
+    const KEPT: bool = false;
 }
 
 macro_rules! incoming {
@@ -103,8 +107,6 @@ macro_rules! incoming {
 
 incoming!(IntroduceRequest, FindRequest, VerifyRequest, StoreRequest, GetRequest, PutRequest);
 incoming!(TellRequest, FindBatchRequest, VerifyBatchRequest, StoreBatchRequest);
-// Records to put, versions, and keys of objects.
-incoming!(ObjectsRequest: 1 2 4);
 incoming!(LeaseRequest: 1 2 3, CommitteeRequest, CommitteeResponse: 1 4);
 incoming!(IntroduceResponse, StoreResponse, GetResponse, PutResponse, TellResponse);
 incoming!(StoreBatchResponse, FindResponse: 2, VerifyResponse: 2);
@@ -125,7 +127,14 @@ impl Incoming for proto::LeaseResponse {
         &[(1, In(&[(1, In(&[]))])), (2, In(&[(1, In(&[]))])), (3, In(&[])), (4, In(&[]))];
 }
 
+impl Incoming for proto::ObjectsRequest {
+    /// Records to put, versions, and keys of objects.
+    const LISTS: Lists = &[(1, In(&[])), (2, In(&[])), (4, In(&[]))];
+    const KEPT: bool = true;
+}
+
 impl Incoming for proto::ObjectsResponse {
+    const KEPT: bool = true;
     /// Only tips have lists in the parts of their list.
     const LISTS: Lists = &[
         (1, In(&[])),
@@ -149,6 +158,7 @@ impl Incoming for proto::KeepResponse {
     /// Lists, claims, companions of what was fetched, proofs.
     const LISTS: Lists =
         &[(2, LISTED), (3, In(&[])), (5, In(&[(1, In(&[(1, In(&[]))]))])), (7, In(&[]))];
+    const KEPT: bool = true;
 }
 
 /// The length in the prefix: bounds are checked where messages are made and where they are read.
@@ -258,13 +268,28 @@ const SMALL_PART_BYTES: usize = 4 << 10;
 /// Such a part has so many bytes at most.
 const JOINED_BYTES_MAX: usize = 64 << 10;
 
+/// What is left of a part, and how many bytes it came with.
+#[derive(Clone, Debug)]
+struct Part {
+    left: Bytes,
+    came: usize,
+}
+
+impl Part {
+    const fn new(bytes: Bytes) -> Self {
+        Self { came: bytes.len(), left: bytes }
+    }
+}
+
 /// Bytes in the parts they arrived in.
 #[derive(Clone, Debug, Default)]
 struct Parts {
-    parts: VecDeque<Bytes>,
+    parts: VecDeque<Part>,
     /// Small parts after those, joined. [`Parts::whole`] makes a part of them, which is taken without a copy.
     joined: BytesMut,
     len: usize,
+    /// Whether long slices are kept: one that is less than half of its part is copied then.
+    kept: bool,
 }
 
 impl Parts {
@@ -280,19 +305,19 @@ impl Parts {
         if !self.joined.is_empty() {
             self.joined.extend_from_slice(&part);
         } else if let Some(last) =
-            self.parts.pop_back_if(|last| is_small && last.len() < SMALL_PART_BYTES)
+            self.parts.pop_back_if(|last| is_small && last.left.len() < SMALL_PART_BYTES)
         {
-            self.joined.extend_from_slice(&last);
+            self.joined.extend_from_slice(&last.left);
             self.joined.extend_from_slice(&part);
         } else {
-            self.parts.push_back(part);
+            self.parts.push_back(Part::new(part));
         }
     }
 
     /// Makes one part of what was joined.
     fn whole(&mut self) -> &mut Self {
         if !self.joined.is_empty() {
-            self.parts.push_back(self.joined.split().freeze());
+            self.parts.push_back(Part::new(self.joined.split().freeze()));
         }
         self
     }
@@ -304,34 +329,35 @@ impl Buf for Parts {
     }
 
     fn chunk(&self) -> &[u8] {
-        self.parts.front().map_or(&self.joined, |part| part)
+        self.parts.front().map_or(&self.joined, |part| &part.left)
     }
 
     fn advance(&mut self, mut count: usize) {
         assert!(count <= self.len, "no more is taken than there is");
         self.len -= count;
-        while let Some(part) = self.parts.front_mut() {
-            if part.len() > count {
-                part.advance(count);
+        while let Some(Part { left, .. }) = self.parts.front_mut() {
+            if left.len() > count {
+                left.advance(count);
                 return;
             }
-            count -= part.len();
+            count -= left.len();
             self.parts.pop_front();
         }
         self.joined.advance(count);
     }
 
-    /// A slice where it lies in one part, else one copy.
+    /// A slice where it lies in one part, and is much of it or short or not kept; else one copy.
     fn copy_to_bytes(&mut self, count: usize) -> Bytes {
         assert!(count <= self.len, "no more is taken than there is");
+        let is_kept = self.kept && count >= COPIED_BYTES;
         match self.parts.front_mut() {
-            Some(part) if part.len() > count => {
+            Some(Part { left, came }) if left.len() >= count && !(is_kept && 2 * count < *came) => {
                 self.len -= count;
-                part.split_to(count)
-            }
-            Some(part) if part.len() == count => {
-                self.len -= count;
-                self.parts.pop_front().unwrap_or_default()
+                let bytes = left.split_to(count);
+                if left.is_empty() {
+                    self.parts.pop_front();
+                }
+                bytes
             }
             _ => {
                 let mut copy = BytesMut::with_capacity(count);
@@ -393,6 +419,7 @@ where
             let decoded = if len <= COPIED_BYTES {
                 M::decode(Bytes::copy_from_slice(&parts.copy_to_bytes(len)))
             } else {
+                parts.kept = M::KEPT;
                 M::decode(parts)
             };
             Ok((Some(decoded.map_err(|error| malformed(Malformed::Message(error)))?), trailers))

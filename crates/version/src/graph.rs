@@ -1,17 +1,18 @@
-//! Walks through an object's history: the closest common ancestor of two versions, and the versions before one.
+//! Walks through an object's history: the closest common ancestors of two versions, and the versions before one.
 //!
 //! A walk holds no versions and fetches none: it says which one it needs ([`Step::Need`]) and is given what that one
 //! says of its bases ([`Links`]). So one implementation serves a peer that reads its disk and asks others for what it lacks, and
 //! the tests; [`common_ancestor`] and [`previous`] drive it over whatever yields links at once.
 //!
 //! What is common to two versions is found deepest first. A base is less deep than what was made of it, so when a
-//! version's turn comes all that leads to it has been seen: the first that both sides lead to is the deepest common
-//! ancestor, none of the others is made of it, and only the border between seen and unseen is in memory.
+//! version's turn comes all that leads to it has been seen: one that both sides lead to, and nothing common does, is a
+//! closest common ancestor. What that leads to is common as well and not closest: it is *covered*. There may be several
+//! closest ones (a criss-cross), so the walk goes on until one side leads to nothing that is not covered: to another one
+//! both sides would still lead. Only the border between seen and unseen is in memory, and those found.
 //!
 //! Invariants, checked as links are given, since a version's hash does not prove them: all versions are of one object;
 //! a version is exactly one deeper than its deepest base. Limits: so many versions a walk as its maker says.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crypto::RecordId;
@@ -60,8 +61,9 @@ pub trait Graph {
     fn links(&self, h: &RecordId) -> Result<Option<Links>, Self::Error>;
 }
 
-/// The closest common ancestor of two versions: of all versions that both are, or were made of, the deepest; of
-/// several as deep, the one with the least h. `None` where they have none.
+/// A closest common ancestor of two versions: of all versions that both are, or were made of, the deepest; of several
+/// as deep, the one with the greatest h. `None` where they have none. Where there are several it says not all that
+/// both have in common: what merges two versions takes [`crate::merge::ancestor()`].
 ///
 /// # Errors
 /// Those of the graph; [`VersionError::Missing`], [`VersionError::TooFar`] after `limit` versions,
@@ -75,7 +77,7 @@ pub fn common_ancestor<G: Graph>(
     let mut walk = CommonAncestor::new(*a, *b, limit);
     loop {
         match walk.step()? {
-            Step::Done(found) => return Ok(found),
+            Step::Done(found) => return Ok(found.first().copied()),
             Step::Need(h) => {
                 let links = graph.links(&h)?.ok_or(VersionError::Missing(h))?;
                 walk.give(&h, &links)?;
@@ -101,23 +103,26 @@ pub fn previous<G: Graph>(graph: &G, h: &RecordId, m: usize) -> Result<Vec<Recor
     }
 }
 
-/// One side, the other, or both lead to a version.
-type Sides = u8;
-const FIRST: Sides = 0b01;
-const SECOND: Sides = 0b10;
-const BOTH: Sides = FIRST | SECOND;
+/// What leads to a version: one side, the other, or both; and whether something common does.
+type Marks = u8;
+const FIRST: Marks = 0b001;
+const SECOND: Marks = 0b010;
+const BOTH: Marks = FIRST | SECOND;
+const COVERED: Marks = 0b100;
 
-/// The walk to the closest common ancestor of two versions.
+/// The walk to the closest common ancestors of two versions: all that both are, or were made of, and that nothing else of
+/// that kind was made of. Greatest depth first, of the same depth the greatest h: the order of tips.
 #[derive(Clone, Debug)]
 pub struct CommonAncestor {
-    /// Seen, and its bases not looked at: by depth, the least h last.
-    border: BTreeMap<(u64, Reverse<RecordId>), (Sides, Bases)>,
-    /// How many of the border each side leads to: where one leads to none, nothing more can be common.
+    /// Seen, and its bases not looked at.
+    border: BTreeMap<(u64, RecordId), (Marks, Bases)>,
+    /// How many of the border, without the covered ones, each side leads to: where one leads to none, no more can be found.
     leads: [usize; 2],
-    /// What is needed, and which sides lead to it.
-    needed: Vec<(RecordId, Sides)>,
+    /// What is needed, and what leads to it.
+    needed: Vec<(RecordId, Marks)>,
     /// Whose bases are needed, its depth, and the deepest of those that were given.
     child: Option<(RecordId, u64, Option<u64>)>,
+    found: Vec<RecordId>,
     object: Option<ObjectKey>,
     left: usize,
     limit: usize,
@@ -126,23 +131,40 @@ pub struct CommonAncestor {
 impl CommonAncestor {
     /// A walk from these two, which gives up after so many versions.
     pub fn new(a: RecordId, b: RecordId, limit: usize) -> Self {
-        let needed = if a == b { vec![(a, BOTH)] } else { vec![(a, FIRST), (b, SECOND)] };
+        Self::between(&[a], &[b], (limit, limit))
+    }
+
+    /// A walk from what would be made of all of `first` and from what would be made of all of `second`. It gives up after
+    /// so many versions; the `limit` is what it then says.
+    pub(crate) fn between(
+        first: &[RecordId],
+        second: &[RecordId],
+        (left, limit): (usize, usize),
+    ) -> Self {
+        let first = first.iter().map(|h| (*h, FIRST));
+        let second = second.iter().map(|h| (*h, SECOND));
         Self {
             border: BTreeMap::new(),
             leads: [0; 2],
-            needed,
+            needed: first.chain(second).collect(),
             child: None,
+            found: Vec::new(),
             object: None,
-            left: limit,
+            left,
             limit,
         }
+    }
+
+    /// At how many versions it would still look.
+    pub(crate) const fn left(&self) -> usize {
+        self.left
     }
 
     /// What it needs, or the answer. Asking again changes nothing.
     ///
     /// # Errors
     /// [`VersionError::TooFar`], [`VersionError::History`].
-    pub fn step(&mut self) -> Result<Step<Option<RecordId>>, VersionError> {
+    pub fn step(&mut self) -> Result<Step<Vec<RecordId>>, VersionError> {
         loop {
             if let Some((h, _)) = self.needed.last() {
                 return Ok(Step::Need(*h));
@@ -153,17 +175,24 @@ impl CommonAncestor {
                 return Err(VersionError::History(child));
             }
             if self.leads.contains(&0) {
-                return Ok(Step::Done(None));
+                return Ok(Step::Done(self.found.clone()));
             }
-            let Some(deepest) = self.border.last_entry() else { return Ok(Step::Done(None)) };
-            let ((l, Reverse(h)), (sides, bases)) = (*deepest.key(), *deepest.get());
-            if sides == BOTH {
-                return Ok(Step::Done(Some(h)));
-            }
+            let Some(deepest) = self.border.last_entry() else {
+                return Ok(Step::Done(self.found.clone()));
+            };
+            let ((l, h), (mut marks, bases)) = (*deepest.key(), *deepest.get());
             deepest.remove();
-            self.count(sides, false);
+            self.recount(marks, 0);
+            if marks == BOTH {
+                self.found.push(h);
+                marks |= COVERED;
+                // Nearly always it is the only one: then its bases need not be had.
+                if self.leads.contains(&0) {
+                    continue;
+                }
+            }
             self.child = Some((h, l, None));
-            self.needed.extend(bases.iter().map(|base| (base, sides)));
+            self.needed.extend(bases.iter().map(|base| (base, marks)));
         }
     }
 
@@ -172,7 +201,7 @@ impl CommonAncestor {
     /// # Errors
     /// [`VersionError::TooFar`], [`VersionError::History`] where it cannot be what it is said to be.
     pub fn give(&mut self, h: &RecordId, links: &Links) -> Result<(), VersionError> {
-        let Some((_, sides)) = self.needed.pop_if(|(needed, _)| needed == h) else {
+        let Some((_, marks)) = self.needed.pop_if(|(needed, _)| needed == h) else {
             return Ok(());
         };
         let left = self.left.checked_sub(1).ok_or(VersionError::TooFar { max: self.limit })?;
@@ -184,21 +213,20 @@ impl CommonAncestor {
         if let Some((_, _, deepest)) = &mut self.child {
             *deepest = (*deepest).max(Some(links.l));
         }
-        let place = self.border.entry((links.l, Reverse(*h)));
-        let (known, _) = place.or_insert((0, links.bases));
-        let new = sides & !*known;
-        *known |= sides;
-        self.count(new, true);
+        let (known, _) = self.border.entry((links.l, *h)).or_insert((0, links.bases));
+        let was = *known;
+        *known |= marks;
+        let is = *known;
+        self.recount(was, is);
         Ok(())
     }
 
-    const fn count(&mut self, sides: Sides, more: bool) {
-        let [first, second] = &mut self.leads;
-        if sides & FIRST != 0 {
-            *first = if more { *first + 1 } else { *first - 1 };
-        }
-        if sides & SECOND != 0 {
-            *second = if more { *second + 1 } else { *second - 1 };
+    /// Something in the border is marked otherwise: 0 is what is not in it.
+    fn recount(&mut self, was: Marks, is: Marks) {
+        let leads = |marks: Marks, side: Marks| marks & COVERED == 0 && marks & side != 0;
+        for (side, count) in [FIRST, SECOND].into_iter().zip(&mut self.leads) {
+            *count += usize::from(leads(is, side));
+            *count -= usize::from(leads(was, side));
         }
     }
 }

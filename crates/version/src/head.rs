@@ -86,15 +86,18 @@ impl BranchName {
         key_of(suite, &self.network, &self.owner, &self.name)
     }
 
-    /// Where its heads live: H("head" || object's key || branch).
+    /// Where its heads live ([`heads_place`]).
     ///
     /// # Errors
     /// As [`BranchName::object`].
     pub fn place(&self, suite: Suite) -> Result<Place, VersionError> {
-        let object = self.object(suite)?;
-        let bytes = [b"head", &object.as_bytes()[..], self.branch.as_bytes()].concat();
-        Ok(Place::new(suite.hash(&bytes)))
+        Ok(heads_place(suite, &self.object(suite)?, &self.branch))
     }
+}
+
+/// Where the heads of an object's branch live: H("head" || object's key || branch).
+pub fn heads_place(suite: Suite, object: &ObjectKey, branch: &str) -> Place {
+    Place::new(suite.hash(&[b"head", &object.as_bytes()[..], branch.as_bytes()].concat()))
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -156,7 +159,7 @@ impl Head {
     }
 
     /// Decodes, and checks the form and the device's signature. That the owner lists the device, [`Branch::tips`]
-    /// checks; that the network is the caller's own, [`Branch::take`].
+    /// checks; that the network is the caller's own, [`Branch::take`]. Nothing of it shares `bytes`: heads are kept.
     ///
     /// # Errors
     /// [`VersionError`].
@@ -191,7 +194,7 @@ impl Head {
             branch: BranchName {
                 network: signed::network(&wire.network)?,
                 owner: PublicKey::from_slice(&wire.owner)?,
-                name: wire.name.clone(),
+                name: Bytes::copy_from_slice(&wire.name),
                 branch: wire.branch.clone(),
             },
             device: PublicKey::from_slice(&wire.device)?,

@@ -1,6 +1,7 @@
 //! What becomes of two versions that were made of one: merge functions, and those that come along.
 //!
-//! A merge function is `f(v0, v1, v2)`: the value of the closest common ancestor, and of the two. It gives a value, which a
+//! A merge function is `f(v0, v1, v2)`: the value of the closest common ancestor, and of the two. Where two versions have
+//! several closest ones, v0 is what the function makes of these ([`AncestorWalk`], [`Making`]). It gives a value, which a
 //! version with two bases then has, or says why there is none. It sees values as they are, so where they are sealed it runs at
 //! the client, which opens them first. An application registers its own under a name ([`Merges::with`]).
 //!
@@ -17,6 +18,7 @@
 //! for the choices.
 
 mod aggregate;
+mod ancestor;
 mod append;
 mod choose;
 pub mod map;
@@ -32,6 +34,7 @@ use bytes::Bytes;
 use crate::{ValueKind, VersionError};
 
 pub use aggregate::Aggregate;
+pub use ancestor::{Ancestor, AncestorWalk, MERGES_MAX, Making, OwnedValue, V0, ancestor};
 pub use append::Append;
 pub use choose::Choose;
 pub use map::ThreeWayMap;
@@ -118,7 +121,8 @@ pub enum Clash {
 /// A merge function. It is called from many threads at once, and gives the same for the same values everywhere: peers and
 /// clients that merge the same two versions then make the same version.
 pub trait Merge: Send + Sync {
-    /// The value of the merge of `v1` and `v2`; `v0` is that of their closest common ancestor, `None` where they have none.
+    /// The value of the merge of `v1` and `v2`; `v0` is that of their closest common ancestor, or what the function made of
+    /// several; `None` where they have none.
     fn merge(&self, v0: Option<Value<'_>>, v1: Value<'_>, v2: Value<'_>) -> Merged;
 }
 

@@ -21,7 +21,7 @@ use super::{Object, ObjectsError, Subject, Value};
 /// The most versions of one [`Object::log`].
 pub const LOG_MAX: usize = 100_000;
 /// Predecessors asked for at once, where a walk needs a few.
-const AHEAD: usize = 64;
+pub(crate) const AHEAD: usize = 64;
 /// Bytes of an answer with some predecessors, about.
 const HISTORY_BYTES: usize = 256 << 10;
 
@@ -165,8 +165,8 @@ impl Object {
         Ok(log)
     }
 
-    /// The same, each as it is found: values of a long history are not in memory together, and what was found before one that cannot
-    /// be had was told.
+    /// The same, each as it is found: values of a long or a wide history are not in memory together, and what was found before one that
+    /// cannot be had was told.
     ///
     /// # Errors
     /// As [`Object::log`], and what `each` fails with.
@@ -177,22 +177,24 @@ impl Object {
         mut each: impl FnMut(Past) -> Result<(), E>,
     ) -> Result<(), E> {
         let most = most.min(LOG_MAX);
-        let mut border: BTreeMap<(u64, RecordId), (Version, Hint)> = BTreeMap::new();
+        // Without values, of which a wide history has thousands in it: each is read again when it is told, and is mostly remembered.
+        let mut border: BTreeMap<(u64, RecordId), Hint> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         for id in from {
             if seen.insert(id.h) {
                 let found = self.ahead(&id.h, &id.n).await?;
-                border.insert((found.version.l, id.h), (found.version, found.hint));
+                border.insert((found.version.l, id.h), found.hint);
             }
         }
         let mut told = 0;
         while told < most
-            && let Some(((_, h), (version, hint))) = border.pop_last()
+            && let Some(((_, h), hint)) = border.pop_last()
         {
+            let Found { version, hint, .. } = self.ahead(&h, &hint).await?;
             if told + 1 < most {
                 for base in version.bases.iter().filter(|base| seen.insert(*base)) {
                     let found = self.ahead(&base, &hint).await?;
-                    border.insert((found.version.l, base), (found.version, found.hint));
+                    border.insert((found.version.l, base), found.hint);
                 }
             }
             each(past(h, version, hint))?;
@@ -333,7 +335,7 @@ struct Asked<T> {
     refused: Vec<PeerId>,
 }
 
-fn past(h: RecordId, version: Version, n: Hint) -> Past {
+pub(crate) fn past(h: RecordId, version: Version, n: Hint) -> Past {
     Past { id: VersionId { h, l: version.l, n }, version }
 }
 

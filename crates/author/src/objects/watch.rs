@@ -41,8 +41,10 @@ use follow::{Followed, Signal};
 use point::Step;
 pub use point::WatchPoint;
 
-/// Events that wait for whoever reads the watch; then the holders wait.
-const WAITING_MAX: usize = 256;
+/// Events that wait for whoever reads the watch, with their values: 32 MiB at most. Then the holders wait.
+const WAITING_MAX: usize = 16;
+/// Objects of which is remembered that their policy was asked for.
+const ASKED_MAX: usize = 256;
 /// Versions of which is remembered that they were told.
 const TOLD_MAX: usize = 65_536;
 /// How often tips are asked for as well.
@@ -208,6 +210,12 @@ struct Doubted {
     peers: BTreeSet<PeerId>,
 }
 
+/// What is told where a history cannot be had.
+fn gap(object: &Object, error: &ObjectsError) -> WatchTold {
+    tracing::debug!(object = %object.key, %error, "a history cannot be walked");
+    WatchTold::Gap { object: object.key }
+}
+
 /// Merges what the holders tell.
 struct Watching {
     objects: Objects,
@@ -311,15 +319,12 @@ impl Watching {
             let seen = |h: &RecordId| told.iter().any(|seen| seen.contains(h));
             match object.untold(&past, &frontier, seen).await {
                 Ok(before) => {
-                    for past in before {
-                        if !self.tell_version(object.clone(), past, None).await {
-                            return false;
-                        }
+                    if !self.tell_untold(&object, &before).await {
+                        return false;
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(object = %object.key, %error, "a history cannot be walked");
-                    let gap = WatchTold::Gap { object: object.key };
+                    let gap = gap(&object, &error);
                     if !self.tell(Some(gap), Step::default()).await {
                         return false;
                     }
@@ -404,7 +409,7 @@ impl Watching {
         while self.asked.front().is_some_and(|(_, at)| now.saturating_sub(*at) > TIPS_EVERY) {
             self.asked.pop_front();
         }
-        if self.asked.len() >= WAITING_MAX || self.asked.iter().any(|(key, _)| *key == object.key) {
+        if self.asked.len() >= ASKED_MAX || self.asked.iter().any(|(key, _)| *key == object.key) {
             return;
         }
         self.asked.push_back((object.key, now));

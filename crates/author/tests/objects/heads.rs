@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use author::heads::Reconciled;
-use author::objects::{ObjectsError, PolicyOptions, Value, WriteOptions};
+use author::objects::{MergeOutcome, ObjectsError, PolicyOptions, Value, WriteOptions};
 use crypto::{Class, Classified};
 use env::calls::objects::ObjectsAnswer;
 use testkit::network::Fault;
 use testkit::time::run;
-use version::Head;
 use version::head::RECORDS_MAX;
-use version::merge::ThreeWayText;
+use version::merge::{Aggregate, ThreeWayText};
+use version::{BranchName, Head};
 
 use crate::keeper::Lie;
 use crate::stage::Stage;
@@ -74,6 +74,40 @@ fn two_devices_that_write_at_once_are_two_tips_and_their_merge_supersedes_both()
         assert_eq!(late.tips, merged.tips);
         let error = phone.heads().update(&late, &other).await.unwrap_err();
         assert_eq!(error.class(), Class::Denied, "{error}");
+    });
+}
+
+/// The merge of what both merged has two versions in common with each, and counts what those counted once.
+#[test]
+fn two_devices_that_merged_each_others_versions_count_nothing_twice() {
+    run(4, |env| async move {
+        let stage = Stage::new(&env);
+        let (ada, phone) = (stage.user("ada"), stage.user("phone"));
+        let writers = vec![phone.public_key()];
+        let count = ada.create(b"count", PolicyOptions { writers, ..open() }).await.unwrap();
+        let root = count.put(None, "0", write()).await.unwrap().id;
+        let heads = ada.heads();
+        let new = heads.read(&count, "main").await.unwrap();
+        heads.update(&new, &root).await.unwrap();
+        heads.delegate(None, phone.public_key()).await.unwrap();
+        let theirs = phone.open(ada.public_key(), b"count").await.unwrap();
+        let here = heads.read(&count, "main").await.unwrap();
+        let there = phone.heads().read(&theirs, "main").await.unwrap();
+
+        let ours = count.put(Some(&root), "1", write()).await.unwrap().id;
+        let other = theirs.put(Some(&root), "2", write()).await.unwrap().id;
+        let later = theirs.put(Some(&other), "6", write()).await.unwrap().id;
+        let one = count.merge_with(&ours, &other, &Aggregate::Sum, write()).await.unwrap();
+        let two = theirs.merge_with(&ours, &later, &Aggregate::Sum, write()).await.unwrap();
+        let (MergeOutcome::Merged(one), MergeOutcome::Merged(two)) = (one, two) else { panic!() };
+        heads.update(&here, &one.id).await.unwrap();
+        phone.heads().update(&there, &two.id).await.unwrap();
+
+        let both = stage.user("ada").heads().read(&count, "main").await.unwrap();
+        assert_eq!(both.tips.len(), 2);
+        let made = heads.reconcile(&both, &Aggregate::Sum, write()).await.unwrap();
+        let Reconciled::One(made) = made else { panic!("{made:?}") };
+        assert_eq!(count.get(&made.tips[0].version).await.unwrap(), Value::from("7"));
     });
 }
 
@@ -165,5 +199,126 @@ fn heads_under_made_up_keys_crowd_out_nobodys() {
         stage.keepers[1].lies(Some(lie));
         let read = stage.user("ada").heads().read(&notes, "main").await.unwrap();
         assert_eq!(read.tips.iter().map(|tip| tip.version).collect::<Vec<_>>(), [two]);
+    });
+}
+
+/// Lets a holder tell these heads alone.
+fn alone(ids: Vec<crypto::RecordId>) -> Lie {
+    Arc::new(move |answer| match answer {
+        ObjectsAnswer::Heads(mut answer) => {
+            answer.heads.retain(|head| ids.contains(&head.id));
+            ObjectsAnswer::Heads(answer)
+        }
+        other => other,
+    })
+}
+
+#[test]
+fn what_a_holder_tells_that_was_away_is_no_tip_and_the_next_update_says_so() {
+    run(5, |env| async move {
+        let stage = Stage::of(&env, 3);
+        let ada = stage.user("ada");
+        let notes = ada.create(b"notes", open()).await.unwrap();
+        let heads = ada.heads();
+        let mut state = heads.read(&notes, "main").await.unwrap();
+        let (mut ids, mut versions) = (Vec::new(), Vec::new());
+        for number in 0..6_u64 {
+            let value = Value::from(number.to_string().as_str());
+            let version = notes.put(versions.last(), value, write()).await.unwrap().id;
+            state = heads.update(&state, &version).await.unwrap();
+            ids.push(state.tips[0].id);
+            versions.push(version);
+        }
+        // All copies are where they should be.
+        env.clock.sleep(std::time::Duration::from_secs(60)).await;
+        // What took the place of the first head is kept nowhere any more, and one holder was away since.
+        stage.keepers[0].lies(Some(alone(ids[4..].to_vec())));
+        stage.keepers[1].lies(Some(alone(ids[..1].to_vec())));
+        stage.keepers[2].lies(Some(alone(ids[4..].to_vec())));
+        let fresh = stage.user("ada");
+        let read = fresh.heads().read(&notes, "main").await.unwrap();
+        assert_eq!(read.tips.iter().map(|tip| tip.id).collect::<Vec<_>>(), ids[5..]);
+        let value = Value::from("more");
+        let next = notes.put(versions.last(), value, write()).await.unwrap().id;
+        let next = fresh.heads().update(&read, &next).await.unwrap();
+        env.clock.sleep(std::time::Duration::from_secs(60)).await;
+        let said = stage.keepers[2].state.lock().unwrap().heads[&next.tips[0].id].1.clone();
+        let mut both = vec![ids[0], ids[5]];
+        both.sort_unstable();
+        assert_eq!(said.supersedes, both);
+        stage.keepers.iter().for_each(|keeper| keeper.lies(None));
+        let read = fresh.heads().read(&notes, "main").await.unwrap();
+        assert_eq!(read.tips, next.tips);
+    });
+}
+
+/// One goes back to an older version while another goes on: both were written at once, and both are heard.
+#[test]
+fn an_undo_beside_an_update_is_a_tip_as_well() {
+    run(6, |env| async move {
+        let stage = Stage::of(&env, 3);
+        let ada = stage.user("ada");
+        let notes = ada.create(b"notes", open()).await.unwrap();
+        let heads = ada.heads();
+        let new = heads.read(&notes, "main").await.unwrap();
+        let one = notes.put(None, "one", write()).await.unwrap().id;
+        let two = notes.put(Some(&one), "two", write()).await.unwrap().id;
+        let three = notes.put(Some(&two), "three", write()).await.unwrap().id;
+        let seen = heads.update(&new, &two).await.unwrap();
+        heads.update(&seen, &three).await.unwrap();
+        heads.update(&seen, &one).await.unwrap();
+        let read = stage.user("ada").heads().read(&notes, "main").await.unwrap();
+        let mut at: Vec<_> = read.tips.iter().map(|tip| tip.version.l).collect();
+        at.sort_unstable();
+        assert_eq!(at, [one.l, three.l]);
+    });
+}
+
+#[test]
+fn thousands_of_true_heads_that_one_holder_tells_do_not_end_a_read() {
+    run(7, |env| async move {
+        let stage = Stage::of(&env, 3);
+        let ada = stage.user("ada");
+        let notes = ada.create(b"notes", open()).await.unwrap();
+        let one = notes.put(None, "one", write()).await.unwrap().id;
+        let phone = crypto::SecretKey::from_bytes(&[7; 32]).unwrap();
+        ada.heads().delegate(None, phone.public()).await.unwrap();
+        let branch = BranchName {
+            network: stage.community.genesis.network(),
+            owner: ada.public_key(),
+            name: notes.record_name().clone(),
+            branch: "main".to_owned(),
+        };
+        let mut supersedes = Vec::new();
+        let mut next = |time_ms: u64| {
+            let head = Head {
+                branch: branch.clone(),
+                device: phone.public(),
+                version: one,
+                supersedes: supersedes.clone(),
+                time_ms,
+            };
+            let record = head.sign(crypto::Suite::Holdfast1, &phone).unwrap();
+            supersedes = vec![record.id];
+            (record, head)
+        };
+        let mut old: Vec<_> = (0..RECORDS_MAX as u64).map(|at| next(at).0).collect();
+        let (record, head) = next(RECORDS_MAX as u64);
+        for keeper in &stage.keepers {
+            let newest = (record.clone(), head.clone());
+            keeper.state.lock().unwrap().heads.insert(record.id, newest);
+        }
+        // The nearest first, as holders tell them; without the newest.
+        old.reverse();
+        let lie: Lie = Arc::new(move |answer| match answer {
+            ObjectsAnswer::Heads(mut answer) => {
+                answer.heads = old.clone();
+                ObjectsAnswer::Heads(answer)
+            }
+            other => other,
+        });
+        stage.keepers[1].lies(Some(lie));
+        let read = stage.user("ada").heads().read(&notes, "main").await.unwrap();
+        assert_eq!(read.tips.iter().map(|tip| tip.id).collect::<Vec<_>>(), [record.id]);
     });
 }

@@ -6,6 +6,7 @@ mod council;
 mod heads;
 mod keeper;
 mod lies;
+mod living;
 mod places;
 mod stage;
 mod versions;

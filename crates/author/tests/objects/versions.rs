@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use author::objects::{
-    Access, Copies, MergeOutcome, ObjectsError, PolicyOptions, Value, ValueKind, WriteOptions,
+    Access, Copies, MergeOutcome, Object, Objects, ObjectsError, ObjectsOptions, Past,
+    PolicyOptions, Value, ValueKind, VersionId, WriteOptions,
 };
 use crypto::{Class, Classified, Suite};
 use testkit::network::Fault;
 use testkit::time::run;
-use version::merge::ThreeWayText;
+use version::merge::{Aggregate, Merge, ThreeWayText};
 
+use crate::living::Living;
 use crate::stage::{Stage, place};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -201,6 +203,85 @@ fn two_branches_are_found_and_merged() {
         let clash = healed.put(Some(&root.id), "x\nb\nc\n", write()).await.unwrap();
         let outcome = healed.merge_with(&one.id, &clash.id, &ThreeWayText, write()).await.unwrap();
         assert!(matches!(outcome, MergeOutcome::Conflict(_)));
+    });
+}
+
+async fn put(object: &Object, base: &VersionId, value: &str) -> VersionId {
+    object.put(Some(base), value, write()).await.unwrap().id
+}
+
+async fn merged(object: &Object, of: [VersionId; 2], function: &dyn Merge) -> VersionId {
+    let outcome = object.merge_with(&of[0], &of[1], function, write()).await.unwrap();
+    let MergeOutcome::Merged(written) = outcome else { panic!("{outcome:?}") };
+    written.id
+}
+
+/// Two devices merge each other's versions while both go on: what their merges have in common are two versions, and by either of
+/// them alone one change counts twice, or comes again that was taken back.
+#[test]
+fn the_merge_of_a_criss_cross_counts_nothing_twice_and_undoes_nothing() {
+    run(9, |env| async move {
+        let stage = Stage::new(&env);
+        let ada = stage.user("ada");
+        let count = ada.create(b"count", PolicyOptions::default()).await.unwrap();
+        let o = count.put(None, "0", write()).await.unwrap().id;
+        let (a1, b1) = (put(&count, &o, "1").await, put(&count, &o, "2").await);
+        let m1 = merged(&count, [a1, b1], &Aggregate::Sum).await;
+        let b2 = put(&count, &b1, "6").await;
+        let m2 = merged(&count, [a1, b2], &Aggregate::Sum).await;
+        let fresh = stage.user("ada").sealed(b"count").unwrap();
+        let mut both = [a1, b1];
+        both.sort_unstable_by_key(|id| std::cmp::Reverse(id.h));
+        assert_eq!(fresh.common_ancestors(&m1, &m2).await.unwrap(), both);
+        for of in [[m1, m2], [m2, m1]] {
+            let all = merged(&fresh, of, &Aggregate::Sum).await;
+            assert_eq!(fresh.get(&all).await.unwrap(), Value::from("7"));
+        }
+
+        let text = ada.create(b"text", open()).await.unwrap();
+        let (was, first, second) = ("1\n2\n3\n", "A\n2\n3\n", "1\n2\nB\n");
+        let o = text.put(None, was, write()).await.unwrap().id;
+        let (a1, b1) = (put(&text, &o, first).await, put(&text, &o, second).await);
+        let (a2, b2) = (put(&text, &a1, was).await, put(&text, &b1, was).await);
+        let m1 = merged(&text, [a2, b1], &ThreeWayText).await;
+        let m2 = merged(&text, [a1, b2], &ThreeWayText).await;
+        let all = merged(&text, [m1, m2], &ThreeWayText).await;
+        assert_eq!(text.get(&all).await.unwrap(), Value::from(was), "both were taken back");
+    });
+}
+
+/// A history of many branches: of those that are still to be told no value is in memory.
+#[test]
+fn of_a_wide_history_few_values_are_in_memory_at_once() {
+    const BRANCHES: usize = 300;
+    run(10, |env| async move {
+        let stage = Stage::new(&env);
+        let ada = stage.user("ada");
+        let object = ada.create(b"wide", open()).await.unwrap();
+        let root = object.put(None, "root", write()).await.unwrap().id;
+        let mut batch = ada.batch(write());
+        let mut ids = Vec::new();
+        for number in 0..BRANCHES {
+            let value = format!("{number:04}").repeat(250);
+            ids.push(batch.put(&object, Some(&root), &value[..]).await.unwrap());
+        }
+        assert!(batch.send().await.unwrap().iter().all(Result::is_ok));
+        // Room for a sixth of them.
+        let options = ObjectsOptions { cache_bytes: 64 << 10, ..ObjectsOptions::default() };
+        let bobs = Objects::new(&stage.author("bob"), options);
+        let bobs = bobs.plain(ada.public_key(), b"wide").unwrap();
+        let living = Living::of(&stage);
+        let mut told = Vec::new();
+        let each = |past: Past| {
+            assert_eq!(past.version.value.len(), if past.id == root { 4 } else { 1_000 });
+            told.push(past.id);
+            Ok::<_, ObjectsError>(())
+        };
+        bobs.log_each(&ids, 4_096, each).await.unwrap();
+        ids.sort_unstable_by_key(|id| std::cmp::Reverse(id.h));
+        ids.push(root);
+        assert_eq!(told, ids);
+        assert!(living.most() < BRANCHES / 2, "{} at once", living.most());
     });
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use author::objects::{
-    Object, Objects, PolicyOptions, VersionId, Watch, WatchPoint, WatchTold, WriteOptions,
+    Object, Objects, ObjectsOptions, PolicyOptions, VersionId, Watch, WatchPoint, WatchTold,
+    WriteOptions,
 };
 use env::Env;
 use env::calls::objects::{WatchCursor, WatchEvent};
@@ -13,6 +14,7 @@ use testkit::network::Fault;
 use testkit::time::run;
 
 use crate::keeper::WatchLie;
+use crate::living::Living;
 use crate::stage::{Stage, place};
 
 fn open() -> PolicyOptions {
@@ -90,6 +92,41 @@ fn what_happened_while_holders_forgot_is_walked_back_to() {
         stage.keepers.iter().for_each(|keeper| keeper.forget_events());
         let next = put(&object, Some(&last), "next").await;
         assert_eq!(told(&env, &mut watch, 30).await.0, [next]);
+    });
+}
+
+/// Values of up to 2 MiB each, thousands of them: they are not in memory together.
+#[test]
+fn of_what_a_watch_missed_few_values_are_in_memory_at_once() {
+    const MISSED: usize = 800;
+    run(7, |env| async move {
+        let stage = Stage::new(&env);
+        let ada = stage.user("ada");
+        let object = ada.create(b"feed", open()).await.unwrap();
+        let mut last = put(&object, None, "0").await;
+        let bobs = stage.user("bob").plain(ada.public_key(), b"feed").unwrap();
+        let mut watch = bobs.watch(None).await.unwrap();
+        assert_eq!(told(&env, &mut watch, 5).await.0, [last]);
+        let point = watch.point().clone();
+        drop(watch);
+        let mut wanted = Vec::new();
+        let mut batch = ada.batch(WriteOptions::default());
+        for number in 0..MISSED {
+            let value = format!("{number:04}").repeat(250);
+            last = batch.put(&object, Some(&last), &value[..]).await.unwrap();
+            wanted.push(last);
+        }
+        assert!(batch.send().await.unwrap().iter().all(Result::is_ok));
+        stage.keepers.iter().for_each(|keeper| keeper.forget_events());
+        // Room for a fourth of them.
+        let options = ObjectsOptions { cache_bytes: 256 << 10, ..ObjectsOptions::default() };
+        let again = Objects::new(&stage.author("bob"), options);
+        let again = again.plain(ada.public_key(), b"feed").unwrap();
+        let living = Living::of(&stage);
+        let mut watch = again.watch(Some(point)).await.unwrap();
+        let (ids, gaps, _) = told(&env, &mut watch, 5).await;
+        assert_eq!((ids, gaps), (wanted, 0), "all of them, in the order in which they were made");
+        assert!(living.most() < MISSED / 2, "{} at once", living.most());
     });
 }
 

@@ -310,6 +310,50 @@ fn what_ends_and_hashes_are_merged_by_what_is_in_them() {
     assert!(merge(&mut caller, a, text, "append").starts_with("ERR"));
 }
 
+/// Two writers merge each other's versions while both go on: what their merges have in common are two versions, and by either of
+/// them alone one put counts twice, or comes again that was taken back.
+#[test]
+fn the_merge_of_a_criss_cross_counts_nothing_twice_and_undoes_nothing() {
+    let machine = Machine::new(FaultyDisk::new(9));
+    let mut caller = machine.caller();
+    let merge = |caller: &mut Caller, key: &str, a: &str, b: &str, function: &str| {
+        caller.say(&format!("HOLD.MERGE {key} {a} {b} FUNC {function}"))
+    };
+    let put = |caller: &mut Caller, base: &str, value: &str| {
+        caller.say(&format!("HOLD.PUT k {base} {value}"))
+    };
+    let o = put(&mut caller, "-", "0");
+    let (a1, b1) = (put(&mut caller, &o, "1"), put(&mut caller, &o, "2"));
+    let b2 = put(&mut caller, &b1, "6");
+    let m1 = merge(&mut caller, "k", &a1, &b1, "aggregate-sum");
+    let m2 = merge(&mut caller, "k", &a1, &b2, "aggregate-sum");
+    let all = merge(&mut caller, "k", &m1, &m2, "aggregate-sum");
+    assert_eq!(caller.say(&format!("HOLD.GET k {all}")), "7");
+
+    // Of hashes that end, too: what is in between is kept as what a key holds.
+    let object = object(b"redis/kh");
+    let ends = [b"\0e", &4_000_000_000_000_u64.to_be_bytes()[..]].concat();
+    let hash = |field: &[u8]| {
+        let field =
+            if field.is_empty() { vec![] } else { [b"\0\0\0\x01", field, b"\0\0\0\0"].concat() };
+        [&ends[..], b"\0h\0\0\0\x01f\0\0\0\x01v", &field[..]].concat()
+    };
+    let put = |base: Option<VersionId>, field: &[u8]| {
+        let bases = base.map_or(Bases::NONE, |base| Bases::one(base.h));
+        let (kind, value) = (ValueKind::Bytes, Bytes::from(hash(field)));
+        machine.put(NewVersion { object, bases, kind, value, compress: false })
+    };
+    caller.say("HOLD.PUT h - never");
+    let o = put(None, b"");
+    let (a1, b1) = (put(Some(o), b"a"), put(Some(o), b"b"));
+    let (a2, b2) = (put(Some(a1), b""), put(Some(b1), b""));
+    let [a1, b1, a2, b2] = [a1, b1, a2, b2].map(|id| id.to_string());
+    let m1 = merge(&mut caller, "h", &a2, &b1, "three-way-map");
+    let m2 = merge(&mut caller, "h", &a1, &b2, "three-way-map");
+    let all = merge(&mut caller, "h", &m1, &m2, "three-way-map");
+    assert_eq!(caller.say(&format!("HOLD.GET h {all}")), "[f v]", "both were taken back");
+}
+
 /// A walk over a long history would have all others wait.
 #[test]
 fn what_is_common_is_looked_for_so_far_and_no_farther() {

@@ -386,6 +386,8 @@ pub(super) fn learn(
         };
         twice.extend(theirs.fragments.iter().filter(is_mine).copied());
     }
+    // Of a branch's heads those that were superseded and dropped do not lack.
+    lacking.retain(|(id, place, _)| !core.objects.is_passed(id, place));
     {
         let mut work = locked(&keeping.work);
         for HeldFragment { stripe, index } in twice {

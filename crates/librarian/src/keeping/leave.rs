@@ -13,8 +13,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crypto::{PeerId, PeerState, RecordId};
+use document::Kind;
 use env::calls::CallError;
 use env::calls::keep::{HAVE_MAX, KeepAnswer, KeepRequest};
+
+use store::Placed;
 
 use super::ask::{SMALL_LIMIT, ask};
 use super::epoch::Epoch;
@@ -201,11 +204,13 @@ async fn to_hand_over(core: &Core, keeping: &Keeping, takers: &mut Takers) -> Op
             let inventory = locked(&keeping.inventory);
             let inventory = inventory.as_ref()?;
             let (copies, next) = inventory.copies_from(part, STEP);
-            let due: Vec<(RecordId, Vec<PeerId>)> =
-                copies.iter().map(|held| (held.placed.id, inventory.duty(held))).collect();
+            let due: Vec<(Placed, Vec<PeerId>)> =
+                copies.iter().map(|held| (held.placed, inventory.duty(held))).collect();
             (due, next)
         };
         let mut asked: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
+        let copies: Vec<(Placed, Vec<PeerId>)> =
+            copies.into_iter().filter(|(placed, _)| !is_spare(core, placed)).collect();
         for (at, (_, duty)) in copies.iter().enumerate() {
             left += usize::from(others && duty.is_empty());
             for peer in duty {
@@ -216,7 +221,7 @@ async fn to_hand_over(core: &Core, keeping: &Keeping, takers: &mut Takers) -> Op
         let mut lack: Vec<Vec<PeerId>> = vec![Vec::new(); copies.len()];
         for (peer, all) in asked {
             for some in all.chunks(HAVE_MAX) {
-                let ids = some.iter().map(|at| copies[*at].0).collect();
+                let ids = some.iter().map(|at| copies[*at].0.id).collect();
                 let have = have(core, &peer, ids).await;
                 let not = some.iter().enumerate().filter(|(number, _)| {
                     have.as_ref().is_none_or(|have| have.get(*number) != Some(&true))
@@ -250,6 +255,11 @@ async fn to_hand_over(core: &Core, keeping: &Keeping, takers: &mut Takers) -> Op
     };
     let left = left + staying;
     Some(left + take_back(core, keeping, &epoch, left == 0).await)
+}
+
+/// Whether nobody needs to have a record: a head that another supersedes, of which each holder drops those that it has too many of.
+fn is_spare(core: &Core, placed: &Placed) -> bool {
+    placed.kind == Kind::Head && core.objects.is_superseded(&placed.id, &placed.place)
 }
 
 /// What a peer says that it has of these; `None` where it does not say.

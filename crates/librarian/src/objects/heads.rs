@@ -1,33 +1,39 @@
 //! Signed heads and lists of devices: kept for whoever reads them, who decides which of them count.
 //!
-//! Anybody of the network may carry heads here, also of devices that no list names (yet). So of a branch the tips are kept, the
-//! newest [`KEPT_MAX`] of those that they supersede, and apart from these as many of devices that do not count: nobody
-//! crowds out a branch with keys of his own. What is dropped is removed from the store too.
+//! Anybody of the network may carry heads here, also of devices that no list names (yet). So of a branch the tips are kept, of
+//! those that they supersede the 256 nearest to them ([`Known`]), and apart from these the newest 256 of devices that do not count:
+//! nobody crowds out a branch with keys of his own. What is dropped is removed from the store too. What was superseded stays so:
+//! such a head that comes again is as good as here, and not kept ([`passed`]).
+//!
+//! Limits: 4,096 dropped heads of a branch are remembered, and until the peer ends, for its log has none of them any more. An older
+//! one that somebody sends again is a tip here; and so is the last that a peer had which was away while all others dropped
+//! what took its place. Whoever reads the branch finds by the histories of versions that such a tip is of the past, unless
+//! what it was at was undone since; and the next update supersedes it.
 
-use std::cmp::Reverse;
+mod known;
+mod passed;
+
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{PublicKey, RecordId, Suite};
+use crypto::{Place, PublicKey, RecordId, Suite};
 use document::Record;
 use env::calls::CallError;
 use env::calls::objects::{GetHeads, HeadsAnswer};
-use version::head::BRANCH_BYTES_MAX;
+use store::PUT_RECORDS_MAX;
+use version::head::{BRANCH_BYTES_MAX, RECORDS_MAX, heads_place};
 use version::policy::Taken;
-use version::{Branch, DeviceList, Head, ObjectKey, ObjectRecord, VersionError};
+use version::{DeviceList, Head, ObjectKey, ObjectRecord, VersionError};
 
+use self::known::{InOrder, Known};
 use super::memory::{Bringer, Memory};
 use super::permissions::{Reader, unreadable};
+use super::proving::refusal;
 use super::reads::{Room, too_much};
 use super::{ObjectShelf, invalid};
 
-/// Heads of a branch that are kept beside its tips: of those that count, and of the others.
-const KEPT_MAX: usize = 256;
-/// How far either may go over before it is brought back to it.
-const SLACK: usize = 32;
 /// Bytes of heads and lists of devices in memory, about: those that one organisation brings are half of it.
 const BYTES_MAX: usize = 128 << 20;
 /// What is around one of them in memory, about.
@@ -44,208 +50,22 @@ pub(super) struct Heads {
 }
 
 struct Inner {
-    branches: BTreeMap<(ObjectKey, String), Known>,
+    /// By the places of their heads.
+    branches: BTreeMap<Place, Known>,
     devices: BTreeMap<PublicKey, (DeviceList, RecordId)>,
     /// Who brought those lists.
     devices_by: BTreeMap<PublicKey, Bringer>,
     memory: Memory,
-}
-
-/// The heads of one branch. How many are superseded, and how many others are no tips, is counted as they come and go: a branch of
-/// thousands is gone through only when some of it is dropped.
-struct Known {
-    branch: Branch,
-    object: ObjectRecord,
-    met: BTreeMap<RecordId, Met>,
-    next: u64,
-    /// The list of devices that they count by.
-    list: Option<RecordId>,
-    /// How many of the heads that are heard supersede each. Heard are those that count, and those that one which is heard
-    /// supersedes.
-    named: BTreeMap<RecordId, u32>,
-    /// Heads here that are in `named`.
-    superseded: usize,
-    /// Heads here that are not, and do not count: all but these and the superseded are tips.
-    others: usize,
-}
-
-/// A head that is here.
-struct Met {
-    /// When it came, by a number that rises.
-    came: u64,
-    /// Whether its device counts.
-    counts: bool,
-    by: Bringer,
+    /// Heads that were dropped and are in the store still.
+    dropped: Vec<RecordId>,
+    /// Whether the store is being read. Only at its end is it known what supersedes what: nothing is dropped before, unless a
+    /// branch is full.
+    reading: bool,
 }
 
 fn size(head: &Head) -> usize {
     let names = head.branch.name.len() + head.branch.branch.len();
     AROUND_BYTES + names + SUPERSEDED_BYTES * head.supersedes.len()
-}
-
-impl Known {
-    fn new(head: &Head) -> Self {
-        let name = head.branch.clone();
-        let object = ObjectRecord {
-            network: name.network,
-            owner: name.owner,
-            name: Bytes::copy_from_slice(&name.name),
-        };
-        Self {
-            branch: Branch::new(name),
-            object,
-            met: BTreeMap::new(),
-            next: 0,
-            list: None,
-            named: BTreeMap::new(),
-            superseded: 0,
-            others: 0,
-        }
-    }
-
-    fn counts(&self, device: &PublicKey, devices: Option<&(DeviceList, RecordId)>) -> bool {
-        *device == self.object.owner || devices.is_some_and(|(list, _)| list.names(device))
-    }
-
-    /// Lets heads count by this list of devices.
-    fn count_by(&mut self, devices: Option<&(DeviceList, RecordId)>) {
-        let list = devices.map(|(_, id)| *id);
-        if std::mem::replace(&mut self.list, list) == list {
-            return;
-        }
-        let other = |(id, head): &(&RecordId, &Head)| {
-            let counts = self.counts(&head.device, devices);
-            self.met.get(id).is_some_and(|met| met.counts != counts)
-        };
-        let changed: Vec<RecordId> =
-            self.branch.records().filter(other).map(|(id, _)| *id).collect();
-        for id in changed {
-            let Some(met) = self.met.get_mut(&id) else { continue };
-            met.counts = !met.counts;
-            match (self.named.contains_key(&id), met.counts) {
-                // It is heard either way.
-                (true, _) => {}
-                (false, true) => {
-                    self.others -= 1;
-                    self.hear(id);
-                }
-                (false, false) => {
-                    self.others += 1;
-                    self.unhear(id);
-                }
-            }
-        }
-    }
-
-    /// A head is heard from now on: what it supersedes is superseded.
-    fn hear(&mut self, id: RecordId) {
-        let mut heard = vec![id];
-        while let Some(head) = heard.pop().and_then(|id| self.branch.get(&id)) {
-            for id in &head.supersedes {
-                let times = self.named.entry(*id).or_default();
-                *times += 1;
-                if *times == 1
-                    && let Some(met) = self.met.get(id)
-                {
-                    self.superseded += 1;
-                    if !met.counts {
-                        self.others -= 1;
-                        heard.push(*id);
-                    }
-                }
-            }
-        }
-    }
-
-    /// A head is not heard any more.
-    fn unhear(&mut self, id: RecordId) {
-        let mut unheard = vec![id];
-        while let Some(head) = unheard.pop().and_then(|id| self.branch.get(&id)) {
-            for id in &head.supersedes {
-                let Entry::Occupied(mut times) = self.named.entry(*id) else { continue };
-                *times.get_mut() -= 1;
-                if *times.get() > 0 {
-                    continue;
-                }
-                times.remove();
-                if let Some(met) = self.met.get(id) {
-                    self.superseded -= 1;
-                    if !met.counts {
-                        self.others += 1;
-                        unheard.push(*id);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Takes a head, which counts by this list of devices; whether it is new.
-    fn take(
-        &mut self,
-        id: RecordId,
-        head: Head,
-        devices: Option<&(DeviceList, RecordId)>,
-        by: Bringer,
-    ) -> Result<Taken, VersionError> {
-        self.count_by(devices);
-        let counts = self.counts(&head.device, devices);
-        if self.branch.take(id, head)? == Taken::Known {
-            return Ok(Taken::Known);
-        }
-        self.met.insert(id, Met { came: self.next, counts, by });
-        self.next += 1;
-        let is_superseded = self.named.contains_key(&id);
-        self.superseded += usize::from(is_superseded);
-        self.others += usize::from(!is_superseded && !counts);
-        if is_superseded || counts {
-            self.hear(id);
-        }
-        Ok(Taken::New)
-    }
-
-    /// Forgets a head; who brought it, and the bytes that it took.
-    fn remove(&mut self, id: RecordId) -> Option<(Bringer, usize)> {
-        let Met { counts, by, .. } = self.met.remove(&id)?;
-        let is_superseded = self.named.contains_key(&id);
-        self.superseded -= usize::from(is_superseded);
-        self.others -= usize::from(!is_superseded && !counts);
-        if is_superseded || counts {
-            self.unhear(id);
-        }
-        Some((by, self.branch.remove(&id).map_or(0, |head| size(&head))))
-    }
-
-    fn is_tip(&self, id: &RecordId, met: &Met) -> bool {
-        met.counts && !self.named.contains_key(id)
-    }
-
-    /// The heads with the tips first, each part newest first; how many these are.
-    fn in_order(&self) -> (Vec<RecordId>, usize) {
-        let place = |(id, met): (&RecordId, &Met)| (!self.is_tip(id, met), Reverse(met.came), *id);
-        let mut all: Vec<(bool, Reverse<u64>, RecordId)> = self.met.iter().map(place).collect();
-        all.sort_unstable();
-        let tips = all.partition_point(|(is_rest, ..)| !is_rest);
-        (all.into_iter().map(|(.., id)| id).collect(), tips)
-    }
-
-    /// Drops what is more than is kept; which.
-    fn prune(&mut self, memory: &mut Memory) -> Vec<RecordId> {
-        if self.superseded.max(self.others) <= KEPT_MAX + SLACK {
-            return Vec::new();
-        }
-        let (ids, tips) = self.in_order();
-        let (mut of_those, mut others) = (0, 0);
-        let is_over = |id: &RecordId| {
-            let kept = if self.named.contains_key(id) { &mut of_those } else { &mut others };
-            *kept += 1;
-            *kept > KEPT_MAX
-        };
-        let dropped: Vec<RecordId> = ids.into_iter().skip(tips).filter(is_over).collect();
-        for (by, bytes) in dropped.iter().filter_map(|id| self.remove(*id)) {
-            memory.give_back(by, bytes);
-        }
-        dropped
-    }
 }
 
 impl Heads {
@@ -255,6 +75,8 @@ impl Heads {
             devices: BTreeMap::new(),
             devices_by: BTreeMap::new(),
             memory: Memory::new(BYTES_MAX),
+            dropped: Vec::new(),
+            reading: false,
         };
         Self { suite, inner: Mutex::new(inner) }
     }
@@ -264,6 +86,23 @@ impl Heads {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The store is read from now on, in whatever order its records are.
+    pub(super) fn begin(&self) {
+        self.lock().reading = true;
+    }
+
+    /// All that the store has was met; what of it is more than is kept.
+    pub(super) fn settle(&self) -> Vec<RecordId> {
+        let mut inner = self.lock();
+        let Inner { branches, devices, memory, dropped, reading, .. } = &mut *inner;
+        *reading = false;
+        for known in branches.values_mut() {
+            known.count_by(devices.get(&known.object.owner), memory);
+            known.prune(memory, dropped);
+        }
+        std::mem::take(dropped)
+    }
+
     /// Takes a head or a list of devices as the store has it; whether it is one.
     pub(super) fn met(&self, id: RecordId, bytes: &Bytes, is_head: bool) -> bool {
         if self.suite.id(bytes) != id {
@@ -271,22 +110,70 @@ impl Heads {
         }
         if is_head {
             return Head::verify(bytes)
-                .is_ok_and(|head| self.take(id, head, Bringer::Start).is_ok());
+                .is_ok_and(|head| self.taken(id, head, Bringer::Start).is_ok());
         }
         let taken =
             DeviceList::verify(bytes).and_then(|list| self.take_devices(list, id, Bringer::Start));
         matches!(taken, Ok(()) | Err(VersionError::OldDevices { .. }))
     }
 
+    /// Whether a head at this place was superseded, and is not kept for that reason.
+    pub(super) fn is_passed(&self, id: &RecordId, place: &Place) -> bool {
+        let mut inner = self.lock();
+        let Inner { branches, devices, memory, .. } = &mut *inner;
+        branches.get_mut(place).is_some_and(|known| {
+            known.count_by(devices.get(&known.object.owner), memory);
+            known.passed.contains(id)
+        })
+    }
+
+    /// Whether a head at this place is here and another one here supersedes it.
+    pub(super) fn is_superseded(&self, id: &RecordId, place: &Place) -> bool {
+        let inner = self.lock();
+        let Some(known) = inner.branches.get(place) else { return false };
+        let devices = inner.devices.get(&known.object.owner).map(|(list, _)| list);
+        let tips = known.branch.tips(devices);
+        known.branch.get(id).is_some() && !tips.iter().any(|(tip, _)| tip == id)
+    }
+
+    /// Such a head came again.
+    pub(super) fn pass_over(&self, id: &RecordId, head: &Head, by: Bringer) {
+        let Ok(place) = head.branch.place(self.suite) else { return };
+        let mut inner = self.lock();
+        let Inner { branches, memory, dropped, .. } = &mut *inner;
+        let known = branches.get_mut(&place).filter(|known| known.passed.contains(id));
+        if let Some(known) = known {
+            known.pass_over(head, by, memory, dropped);
+        }
+    }
+
     /// Keeps room for a head of whoever brings it, which is on its way into the store: how much, to be given back.
     ///
     /// # Errors
-    /// `Busy` where that one may bring no more.
-    pub(super) fn reserve(&self, head: &Head, by: Bringer) -> Result<usize, CallError> {
-        let memory = &mut self.lock().memory;
+    /// `Busy` where that one may bring no more, or the branch has as many heads as are looked at.
+    pub(super) fn reserve(
+        &self,
+        id: &RecordId,
+        head: &Head,
+        by: Bringer,
+    ) -> Result<usize, CallError> {
+        let place = head.branch.place(self.suite).map_err(|error| refusal(&error))?;
+        let mut inner = self.lock();
+        let Inner { branches, devices, memory, dropped, .. } = &mut *inner;
+        if let Some(known) = branches.get_mut(&place) {
+            // What counts no more by a newer list is in nobody's way.
+            known.count_by(devices.get(&known.object.owner), memory);
+            known.prune(memory, dropped);
+            if known.met.contains_key(id) {
+                return Ok(0);
+            }
+            if known.met.len() >= RECORDS_MAX {
+                return Err(busy());
+            }
+        }
         let bytes = size(head);
         if !memory.has_room(by, bytes) {
-            return Err(CallError::Busy { retry_after: AGAIN });
+            return Err(busy());
         }
         memory.add(by, bytes);
         Ok(bytes)
@@ -296,7 +183,7 @@ impl Heads {
         self.lock().memory.give_back(by, bytes);
     }
 
-    /// Takes a proven head; which ones it crowded out.
+    /// Takes a proven head that is in the store; which ones are to be removed from there, itself among them where it is not kept.
     ///
     /// # Errors
     /// [`VersionError::Full`] where the branch has as many tips as are looked at.
@@ -306,17 +193,38 @@ impl Heads {
         head: Head,
         by: Bringer,
     ) -> Result<Vec<RecordId>, VersionError> {
-        let object = head.branch.object(self.suite)?;
+        self.taken(id, head, by)?;
+        Ok(self.dropped())
+    }
+
+    /// Heads that were dropped since the last call, and are to be removed from the store.
+    pub(super) fn dropped(&self) -> Vec<RecordId> {
+        std::mem::take(&mut self.lock().dropped)
+    }
+
+    fn taken(&self, id: RecordId, head: Head, by: Bringer) -> Result<(), VersionError> {
+        let place = head.branch.place(self.suite)?;
         let mut inner = self.lock();
-        let Inner { branches, devices, memory, .. } = &mut *inner;
-        let key = (object, head.branch.branch.clone());
-        let known = branches.entry(key).or_insert_with(|| Known::new(&head));
-        let weight = size(&head);
-        if known.take(id, head, devices.get(&known.object.owner), by)? == Taken::Known {
-            return Ok(Vec::new());
+        let Inner { branches, devices, memory, dropped, reading, .. } = &mut *inner;
+        let known = branches.entry(place).or_insert_with(|| Known::new(&head));
+        let devices = devices.get(&known.object.owner);
+        known.count_by(devices, memory);
+        if !*reading || known.met.len() >= RECORDS_MAX {
+            known.prune(memory, dropped);
         }
-        memory.add(by, weight);
-        Ok(known.prune(memory))
+        if known.passed.contains(&id) {
+            known.pass_over(&head, by, memory, dropped);
+            dropped.push(id);
+            return Ok(());
+        }
+        let weight = size(&head);
+        if known.take(id, head, devices, by)? == Taken::New {
+            memory.add(by, weight);
+            if !*reading {
+                known.prune(memory, dropped);
+            }
+        }
+        Ok(())
     }
 
     /// Takes a proven list of devices. It counts from now on.
@@ -353,9 +261,8 @@ impl Heads {
 
     /// The object of a branch, as its heads say.
     fn object_of(&self, object: &ObjectKey, branch: &str) -> Option<ObjectRecord> {
-        let inner = self.lock();
-        let known = inner.branches.get(&(*object, branch.to_owned()))?;
-        Some(known.object.clone())
+        let place = heads_place(self.suite, object, branch);
+        self.lock().branches.get(&place).map(|known| known.object.clone())
     }
 
     /// The heads of a branch, tips first and how many these are, and the list of devices.
@@ -365,20 +272,27 @@ impl Heads {
         object: &ObjectKey,
         branch: &str,
     ) -> (Vec<RecordId>, usize, Option<RecordId>) {
+        let place = heads_place(self.suite, object, branch);
         let mut inner = self.lock();
-        let Inner { branches, devices, .. } = &mut *inner;
-        let known = branches.get_mut(&(*object, branch.to_owned()));
-        let (heads, tips) = known.map_or_else(Default::default, |known| {
-            known.count_by(devices.get(&known.object.owner));
+        let Inner { branches, devices, memory, .. } = &mut *inner;
+        let heads = branches.get_mut(&place).map_or_else(InOrder::default, |known| {
+            known.count_by(devices.get(&known.object.owner), memory);
             known.in_order()
         });
-        (heads, tips, devices.get(owner).map(|(_, id)| *id))
+        let InOrder { tips, superseded, others } = heads;
+        let devices = devices.get(owner).map(|(_, id)| *id);
+        ([&tips[..], &superseded[..], &others[..]].concat(), tips.len(), devices)
     }
 
     /// How many heads there are.
     pub(super) fn len(&self) -> usize {
         self.lock().branches.values().map(|known| known.met.len()).sum()
     }
+}
+
+/// There is no room for a head.
+pub(super) const fn busy() -> CallError {
+    CallError::Busy { retry_after: AGAIN }
 }
 
 /// A branch's name, as it is asked for.
@@ -456,13 +370,23 @@ impl ObjectShelf {
         Ok(None)
     }
 
+    /// Whether a head at this place was superseded and is not kept for that reason: it does not lack here.
+    pub(crate) fn is_passed(&self, id: &RecordId, place: &Place) -> bool {
+        self.heads.is_passed(id, place)
+    }
+
+    /// Whether a head at this place is here and another one here supersedes it.
+    pub(crate) fn is_superseded(&self, id: &RecordId, place: &Place) -> bool {
+        self.heads.is_superseded(id, place)
+    }
+
     /// Removes heads that nobody needs any more. One that stays after a failure is dropped again at the next start.
     pub(super) async fn forget(&self, heads: Vec<RecordId>) {
-        if heads.is_empty() {
-            return;
-        }
-        if let Err(error) = self.store.remove(heads).await {
-            tracing::warn!(%error, "superseded heads could not be removed");
+        for some in heads.chunks(PUT_RECORDS_MAX) {
+            if let Err(error) = self.store.remove(some.to_vec()).await {
+                tracing::warn!(%error, "superseded heads could not be removed");
+                return;
+            }
         }
     }
 }

@@ -30,6 +30,14 @@ struct Row {
     bytes: usize,
 }
 
+/// The same name, which shares no bytes with the record that it was read from: that is longer, and not what is counted.
+fn apart(for_what: &For) -> For {
+    match for_what {
+        For::Object(name) => For::Object(Bytes::copy_from_slice(name)),
+        For::Family(prefix) => For::Family(Bytes::copy_from_slice(prefix)),
+    }
+}
+
 impl KnownPolicies {
     pub(super) fn new(suite: Suite, network: NetworkId) -> Self {
         let (records, memory) = (BTreeMap::new(), Memory::new(POLICIES_BYTES_MAX));
@@ -61,6 +69,7 @@ impl KnownPolicies {
         id: RecordId,
         by: Bringer,
     ) -> Result<Taken, VersionError> {
+        let policy = Policy { for_what: apart(&policy.for_what), ..policy };
         let mut inner = self.lock();
         let Inner { policies, records, memory } = &mut *inner;
         let (key, bytes) = ((policy.owner, policy.for_what.clone()), weight(&policy));
@@ -105,5 +114,30 @@ impl KnownPolicies {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.lock().policies.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use crypto::SecretKey;
+
+    use super::*;
+
+    #[test]
+    fn a_policy_that_is_kept_keeps_nothing_of_what_its_name_was_read_from() {
+        let network = NetworkId::new([9; 32]);
+        let known = KnownPolicies::new(Suite::Holdfast1, network);
+        let owner = SecretKey::from_bytes(&[1; 32]).unwrap().public();
+        let record = Bytes::from(vec![b'x'; 1 << 16]);
+        let name = || record.slice(7..17);
+        for for_what in [For::Object(name()), For::Family(name())] {
+            let policy = Policy { for_what, version: 1, ..Policy::implied(network, owner) };
+            let id = RecordId::new([1; 32]);
+            assert_eq!(known.take(policy, id, Bringer::Start).unwrap(), Taken::New);
+        }
+        assert!(record.is_unique());
+        let object = ObjectRecord { network, owner, name: name() };
+        assert_eq!(known.record_of(&object), Some(RecordId::new([1; 32])));
     }
 }

@@ -2,33 +2,51 @@
 //!
 //! Objects, policies and devices count for what stands behind them in the same request. A version is taken with an attestation of the
 //! request or one that is here. What is taken goes into the store with one write, attestations before versions.
+//!
+//! A request has 1,024 records, and an attestation of it may name 65,536 versions, or one as often. So of the attestations of a
+//! request [`BY_REQUEST_MAX`] are looked at for a version, each once; of a version that stands in it again the outcome is that of the
+//! first; and others have the thread after so many steps ([`Pace`]).
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use crypto::RecordId;
+use crypto::{AuthorKey, Place, PublicKey, RecordId};
 use document::{Kind, Record};
 use env::calls::objects::{PutObjects, PutObjectsAnswer, PutOutcome};
 use env::calls::{BATCH_BYTES_MAX, BATCH_MAX, CallError};
-use objects::Incoming;
+use objects::{Incoming, ObjectsError};
 use version::attestation::Attester;
 use version::merkle::Tree;
 use version::policy::Policy;
 use version::receipt::Terms;
 use version::{
-    AnyAttestation, DeviceList, Head, Hint, ObjectKey, ObjectRecord, Proven, Receipt, Version,
+    AnyAttestation, DeviceList, Head, ObjectKey, ObjectRecord, Proven, Receipt, Version,
     VersionError, places,
 };
 
 use super::Bringer;
+use super::attestations::OF_AUTHOR_MAX;
 use super::feed::News;
 use super::proving::{Given, refusal};
-use super::{ObjectShelf, denied, invalid};
+use super::regions::Reserved;
+use super::{ObjectShelf, denied, heads, invalid};
 use crate::leases::owned;
 use crate::shelf::closed;
 
 /// Versions that are here, and not in the request, for which one call looks whether an attestation's author may write.
 const BEFORE_MAX: usize = 1_024;
+/// Attestations of a request that are looked at for one version of it.
+const BY_REQUEST_MAX: usize = 16;
+/// Steps of a put (a version that is looked at, some of those that an attestation names) behind which others have the thread.
+const STEPS_AT_ONCE: usize = 64;
+/// Versions that an attestation names, in one step.
+const NAMED_A_STEP: usize = 128;
+/// Steps that a version takes for which attestations that are here are looked at.
+const ATTESTED_STEPS: usize = 16;
+/// When to put a version again whose object has too many branches: somebody has to merge some.
+const BRANCHES_AGAIN: Duration = Duration::from_secs(60);
 
 type Outcome = Result<PutOutcome, CallError>;
 
@@ -74,6 +92,7 @@ impl ObjectShelf {
             records.iter().map(|record| record.kind == Kind::Version).collect();
         let given = self.prove(records).await;
         let mut putting = Putting::new(self, given, compress, by);
+        putting.named_by().await;
         putting.objects();
         putting.words();
         putting.versions().await?;
@@ -102,21 +121,77 @@ impl ObjectShelf {
     }
 
     /// Whether an author may write an object under the policy that counts here.
-    fn judge(&self, object: &ObjectRecord, attester: &Attester) -> Result<(), CallError> {
-        let author = attester.author.key();
+    fn judge(&self, object: &ObjectRecord, attester: &Attester) -> Result<(), Unfit> {
+        let author = *attester.author.key();
         let (may, known) =
-            self.policies.with(object, |policy| (policy.may_write(author), policy.version));
+            self.policies.with(object, |policy| (policy.may_write(&author), policy.version));
         if !may {
-            return Err(denied(format!("{author} may not write the object, by policy {known}")));
+            return Err(Unfit::NoWriter { author, known });
         }
         if attester.policy_version > known {
-            let said = attester.policy_version;
-            return Err(denied(format!(
-                "the attestation is under policy {said}, and this peer knows policy {known}: put the \
-                 policy with it"
-            )));
+            return Err(Unfit::Ahead { said: attester.policy_version, known });
         }
         Ok(())
+    }
+}
+
+/// Why an attestation does not count for an object. It is told of one of many, so there are no words before.
+enum Unfit {
+    NoWriter { author: PublicKey, known: u64 },
+    Ahead { said: u64, known: u64 },
+}
+
+impl From<Unfit> for CallError {
+    fn from(unfit: Unfit) -> Self {
+        match unfit {
+            Unfit::NoWriter { author, known } => {
+                denied(format!("{author} may not write the object, by policy {known}"))
+            }
+            Unfit::Ahead { said, known } => denied(format!(
+                "the attestation is under policy {said}, and this peer knows policy {known}: put the \
+                 policy with it"
+            )),
+        }
+    }
+}
+
+/// Lets others have the thread behind some steps of work that waits for nothing.
+#[derive(Default)]
+struct Pace(usize);
+
+impl Pace {
+    async fn steps(&mut self, steps: usize) {
+        self.0 += steps;
+        if self.0 >= STEPS_AT_ONCE {
+            self.0 = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Which attestations of a request name each of its versions: by their numbers, and the index that each has it at first.
+#[derive(Default)]
+struct Named(HashMap<RecordId, Vec<(usize, usize)>>);
+
+impl Named {
+    fn of(versions: impl Iterator<Item = RecordId>) -> Self {
+        Self(versions.map(|h| (h, Vec::new())).collect())
+    }
+
+    /// An attestation names these, among others. They are looked at in the order of the attestations' numbers.
+    fn add(&mut self, signed: usize, named: &[(usize, RecordId)]) {
+        for (index, h) in named {
+            if let Some(by) = self.0.get_mut(h)
+                && by.len() < BY_REQUEST_MAX
+                && by.last().is_none_or(|(last, _)| *last != signed)
+            {
+                by.push((signed, *index));
+            }
+        }
+    }
+
+    fn of_version(&self, h: &RecordId) -> &[(usize, usize)] {
+        self.0.get(h).map_or(&[][..], Vec::as_slice)
     }
 }
 
@@ -136,11 +211,16 @@ struct Putting<'a> {
     /// The attestations of the request: where they stand, and the indices of the versions they are taken for.
     signed: Vec<(usize, Vec<usize>)>,
     /// Which of those name a version.
-    by_version: HashMap<RecordId, Vec<usize>>,
+    by_version: Named,
     /// Objects whose records are in the request.
     named: HashMap<ObjectKey, Arc<ObjectRecord>>,
-    /// Bytes counted for versions that are not here.
-    reserved: HashMap<usize, (ObjectKey, Hint, u64)>,
+    /// Versions of the write that are not here: where they are in it, and the bytes that are kept for them.
+    reserved: HashMap<RecordId, (usize, Reserved<'a>)>,
+    /// Versions that stand in the request again, and where they do first.
+    again: Vec<(usize, usize)>,
+    /// How many attestations of a version by an author are written.
+    signing: HashMap<(RecordId, PublicKey), usize>,
+    pace: Pace,
 }
 
 /// Bytes of memory that are kept for heads, and given back when they count or were not written.
@@ -172,6 +252,11 @@ impl<'a> Putting<'a> {
         compress: bool,
         bringer: Bringer,
     ) -> Self {
+        let incoming = shelf.objects.incoming(shelf.env.clone());
+        let incoming = match bringer {
+            Bringer::Organisation(organisation) => incoming.of(organisation),
+            Bringer::Repair | Bringer::Start => incoming,
+        };
         let mut putting = Self {
             shelf,
             compress,
@@ -179,24 +264,38 @@ impl<'a> Putting<'a> {
             on_its_way: OnItsWay(0, bringer, shelf),
             given: Vec::with_capacity(given.len()),
             outcomes: Vec::with_capacity(given.len()),
-            incoming: shelf.objects.incoming(shelf.env.clone()),
+            incoming,
             written: Vec::new(),
             signed: Vec::new(),
-            by_version: HashMap::new(),
+            by_version: Named::default(),
             named: HashMap::new(),
             reserved: HashMap::new(),
+            again: Vec::new(),
+            signing: HashMap::new(),
+            pace: Pace::default(),
         };
         for (at, one) in given.into_iter().enumerate() {
-            if let Ok(Given { proven: Proven::Attestation(_), named, .. }) = &one {
-                for (_, h) in named {
-                    putting.by_version.entry(*h).or_default().push(putting.signed.len());
-                }
+            if let Ok(Given { proven: Proven::Attestation(_), .. }) = &one {
                 putting.signed.push((at, Vec::new()));
             }
             putting.outcomes.push(one.as_ref().err().cloned().map(Err));
             putting.given.push(one.ok());
         }
         putting
+    }
+
+    /// Finds which attestations of the request name each of its versions.
+    async fn named_by(&mut self) {
+        let versions = self.given.iter().flatten();
+        let versions = versions.filter(|one| matches!(one.proven, Proven::Version(_)));
+        self.by_version = Named::of(versions.map(|one| one.record.id));
+        for (number, (at, _)) in self.signed.iter().enumerate() {
+            let Some(Given { named, .. }) = &self.given[*at] else { continue };
+            for some in named.chunks(NAMED_A_STEP) {
+                self.by_version.add(number, some);
+                self.pace.steps(1).await;
+            }
+        }
     }
 
     fn refuse(&mut self, at: usize, error: CallError) {
@@ -231,9 +330,17 @@ impl<'a> Putting<'a> {
                     .heads
                     .take_devices((**list).clone(), record.id, self.bringer)
                     .map_err(|error| refusal(&error)),
-                Proven::Head(head) => self.shelf.heads.reserve(head, self.bringer).map(|bytes| {
-                    self.on_its_way.0 += bytes;
-                }),
+                // What was superseded long ago is as good as here, and no tip again.
+                Proven::Head(head) if self.shelf.is_passed(&record.id, &record.place) => {
+                    self.shelf.heads.pass_over(&record.id, head, self.bringer);
+                    self.outcomes[at] = Some(Ok(PutOutcome::Present));
+                    continue;
+                }
+                Proven::Head(head) => {
+                    self.shelf.heads.reserve(&record.id, head, self.bringer).map(|bytes| {
+                        self.on_its_way.0 += bytes;
+                    })
+                }
                 _ => continue,
             };
             let record = record.clone();
@@ -245,12 +352,21 @@ impl<'a> Putting<'a> {
     }
 
     async fn versions(&mut self) -> Result<(), CallError> {
+        let mut first: HashMap<(RecordId, Place), usize> = HashMap::new();
         for at in 0..self.given.len() {
             let Some(Given { record, proven: Proven::Version(version), .. }) = &self.given[at]
             else {
                 continue;
             };
+            match first.entry((record.id, record.place)) {
+                Entry::Occupied(first) => {
+                    self.again.push((at, *first.get()));
+                    continue;
+                }
+                Entry::Vacant(entry) => entry.insert(at),
+            };
             let (record, version) = (record.clone(), version.clone());
+            self.pace.steps(1).await;
             if let Some(outcome) = self.version(at, record, &version).await? {
                 self.outcomes[at] = Some(outcome);
             }
@@ -275,15 +391,19 @@ impl<'a> Putting<'a> {
         };
         let n = places(self.shelf.suite, object).find(|(_, place)| *place == record.place);
         let Some((n, _)) = n else { return Ok(Some(Err(invalid("at no place of its object")))) };
-        let is_here = self.shelf.objects.holds(&h) || self.is_staged(&h);
-        if !is_here && !self.shelf.objects.reserve(&object, &n, bytes, self.shelf.region(&named)) {
-            return Ok(Some(self.shelf.redirected(&object, &n)));
+        let shelf = self.shelf;
+        let mut reserved = None;
+        if !shelf.objects.holds(&h) && !self.reserved.contains_key(&h) {
+            reserved = shelf.reserve(&named, object, n, bytes);
+            if reserved.is_none() {
+                return Ok(Some(shelf.redirected(&object, &n)));
+            }
         }
-        let open = self.compress && self.shelf.policies.with(&named, |policy| policy.open);
+        let open = self.compress && shelf.policies.with(&named, |policy| policy.open);
         match self.incoming.version(record, version, open).await {
             Ok(slot) => {
-                if !is_here {
-                    self.reserved.insert(slot, (object, n, bytes));
+                if let Some(reserved) = reserved {
+                    self.reserved.insert(h, (slot, reserved));
                 }
                 self.written.push((at, Slot::Version(slot)));
                 if let By::Request { signed, index } = by {
@@ -291,19 +411,11 @@ impl<'a> Putting<'a> {
                 }
                 Ok(None)
             }
-            Err(error) => {
-                if !is_here {
-                    self.shelf.objects.give_back(&object, &n, bytes);
-                }
-                Ok(Some(Err(self.shelf.refused(error))))
+            Err(ObjectsError::Branches { .. }) => {
+                Ok(Some(Err(CallError::Busy { retry_after: BRANCHES_AGAIN })))
             }
+            Err(error) => Ok(Some(Err(shelf.refused(error)))),
         }
-    }
-
-    /// Whether a version stands in the request before.
-    fn is_staged(&self, h: &RecordId) -> bool {
-        let is_it = |at: &usize| self.given[*at].as_ref().is_some_and(|one| one.record.id == *h);
-        self.written.iter().any(|(at, slot)| matches!(slot, Slot::Version(_)) && is_it(at))
     }
 
     async fn object(&self, object: &ObjectKey) -> Result<Option<Arc<ObjectRecord>>, CallError> {
@@ -315,37 +427,39 @@ impl<'a> Putting<'a> {
 
     /// Who attests a version that may write it; the inner error says why nobody does.
     async fn attester(
-        &self,
+        &mut self,
         h: &RecordId,
         object: &ObjectRecord,
     ) -> Result<Result<By, CallError>, CallError> {
-        let mut reason = denied(format!(
-            "no attestation of this network names version {h}: put one with it, signed by its writer"
-        ));
-        for signed in self.by_version.get(h).into_iter().flatten() {
-            let Some(Given { proven: Proven::Attestation(attestation), named, .. }) =
+        let mut reason = None;
+        for (signed, index) in self.by_version.of_version(h) {
+            let Some(Given { proven: Proven::Attestation(attestation), .. }) =
                 &self.given[self.signed[*signed].0]
             else {
                 continue;
             };
-            let index = named.iter().find(|(_, one)| one == h).map_or(0, |(index, _)| *index);
             match self.shelf.judge(object, attestation.attester()) {
-                Ok(()) => return Ok(Ok(By::Request { signed: *signed, index })),
-                Err(error) => reason = error,
+                Ok(()) => return Ok(Ok(By::Request { signed: *signed, index: *index })),
+                Err(unfit) => reason = Some(unfit),
             }
         }
+        self.pace.steps(ATTESTED_STEPS).await;
         for opened in self.shelf.attested(h).await? {
-            let attestation = &opened.attestation;
-            let judged = self.shelf.judge(object, attestation.attester());
-            let signed = attestation.attester().network == self.shelf.network
-                && attestation.verify(self.shelf.suite).is_ok();
-            match judged {
-                Ok(()) if signed => return Ok(Ok(By::Here)),
-                Ok(()) => {}
-                Err(error) => reason = error,
+            if let Err(unfit) = self.shelf.judge(object, opened.attestation.attester()) {
+                reason = Some(unfit);
+                continue;
+            }
+            if self.shelf.is_signed(&opened).await {
+                return Ok(Ok(By::Here));
             }
         }
-        Ok(Err(reason))
+        let none = || {
+            denied(format!(
+                "no attestation of this network names version {h}: put one with it, signed by its \
+                 writer"
+            ))
+        };
+        Ok(Err(reason.map_or_else(none, CallError::from)))
     }
 
     /// Attestations of versions that are here and not in the request: taken where their author may write those.
@@ -359,6 +473,7 @@ impl<'a> Putting<'a> {
             else {
                 continue;
             };
+            self.pace.steps(named.len() / NAMED_A_STEP).await;
             let attester = attestation.attester().clone();
             let others = named.iter().filter(|(_, h)| !sent.contains(h)).take(left);
             let others: Vec<(usize, RecordId)> = others.copied().collect();
@@ -374,26 +489,54 @@ impl<'a> Putting<'a> {
         Ok(())
     }
 
+    /// Whether what stands for a version under an attestation is kept. Its author has said enough of it where as many as are found
+    /// are here, or in the request before. What is here already is none more. What a new version comes with is kept, whatever the
+    /// disk did to those that were here before; and what was fetched: it is the one that its holder found.
+    fn is_wanted(&mut self, id: &RecordId, h: &RecordId, author: &AuthorKey) -> bool {
+        let is_bounded = matches!(self.bringer, Bringer::Organisation(_));
+        if !is_bounded || self.reserved.contains_key(h) || self.shelf.store.contains(id) {
+            return true;
+        }
+        let room = self.shelf.attestations.room(h, author.as_bytes());
+        let signing = self.signing.entry((*h, *author.key())).or_default();
+        *signing += 1;
+        *signing <= room
+    }
+
     /// Keeps attestations whole where all of their versions are taken or here, else what stands for each that is.
     async fn attestations(&mut self) {
         for (at, mut taken) in std::mem::take(&mut self.signed) {
             // A version may stand in the request twice.
             taken.sort_unstable();
             taken.dedup();
-            let Some(Given { record, proven: Proven::Attestation(attestation), .. }) =
+            let Some(Given { record, proven: Proven::Attestation(attestation), named }) =
                 self.given[at].take()
             else {
                 continue;
             };
+            self.pace.steps(1 + taken.len() / NAMED_A_STEP).await;
             if taken.is_empty() {
                 let reason =
                     "it names no version that is taken or here and that its author may write";
                 self.refuse(at, denied(reason));
                 continue;
             }
-            if taken.len() == attestation.attester().count as usize
-                || matches!(*attestation, AnyAttestation::One(_))
-            {
+            let is_whole = taken.len() == attestation.attester().count as usize
+                || matches!(*attestation, AnyAttestation::One(_));
+            let author = attestation.attester().author;
+            taken.retain(|index| {
+                let found = named.binary_search_by_key(index, |(index, _)| *index);
+                found.is_ok_and(|at| self.is_wanted(&record.id, &named[at].1, &author))
+            });
+            if taken.is_empty() {
+                let reason = format!(
+                    "{OF_AUTHOR_MAX} attestations by its author are here of each version that it names: \
+                     one is enough"
+                );
+                self.refuse(at, invalid(reason));
+                continue;
+            }
+            if is_whole {
                 self.keep(at, record);
                 continue;
             }
@@ -412,29 +555,32 @@ impl<'a> Putting<'a> {
 
     /// Writes what was taken; the outcomes of all.
     async fn commit(self, durability: Option<store::Durability>) -> Vec<Outcome> {
-        let Self { shelf, bringer, on_its_way, mut outcomes, incoming, written, reserved, .. } =
-            self;
+        let Self { shelf, bringer, on_its_way, mut outcomes, incoming, .. } = self;
+        let Self { written, reserved, again, .. } = self;
         let beside: Vec<Record> = incoming.beside().cloned().collect();
         let stored = |done: &objects::Written| {
             let new = beside.iter().zip(&done.beside).filter(|(_, new)| **new);
             new.for_each(|(record, _)| shelf.stored(record.kind, record.id, &record.bytes));
         };
         let done = incoming.commit(durability, stored).await;
+        let mut no_room = Vec::new();
         if let Ok(done) = &done {
             let new = beside.iter().zip(&done.beside).filter(|(_, new)| **new);
-            shelf.words_stored(new.map(|(record, _)| record), bringer).await;
+            no_room = shelf.words_stored(new.map(|(record, _)| record), bringer).await;
         }
         drop(on_its_way);
-        for (slot, (object, n, bytes)) in reserved {
-            let new = done.as_ref().is_ok_and(|done| done.versions.get(slot) == Some(&true));
-            if !new {
-                shelf.objects.give_back(&object, &n, bytes);
+        for (slot, reserved) in reserved.into_values() {
+            if done.as_ref().is_ok_and(|done| done.versions.get(slot) == Some(&true)) {
+                reserved.stored();
             }
         }
         let done = done.map_err(|error| shelf.refused(error));
+        let is_left_out =
+            |number: usize| beside.get(number).is_some_and(|record| no_room.contains(&record.id));
         for (at, slot) in written {
             let outcome = match (&done, slot) {
                 (Err(error), _) => Err(error.clone()),
+                (Ok(_), Slot::Beside(number)) if is_left_out(number) => Err(heads::busy()),
                 (Ok(done), Slot::Beside(number)) => Ok(done.beside.get(number)),
                 (Ok(done), Slot::Version(number)) => Ok(done.versions.get(number)),
             };
@@ -447,15 +593,23 @@ impl<'a> Putting<'a> {
                 outcomes[at] = Some(outcome);
             }
         }
+        for (at, first) in again {
+            outcomes[at] = outcomes[first].clone();
+        }
         let none = || Err(CallError::Internal { reason: "a record had no outcome".to_owned() });
         outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(none)).collect()
     }
 }
 
 impl ObjectShelf {
-    /// Heads and lists of devices are in the store: they count, and watchers are told.
-    async fn words_stored(&self, records: impl Iterator<Item = &Record>, by: Bringer) {
-        let mut dropped = Vec::new();
+    /// Heads and lists of devices are in the store: they count, and watchers are told. Heads for which their branch had no room
+    /// when they came there, of several at once, are removed again: which.
+    async fn words_stored(
+        &self,
+        records: impl Iterator<Item = &Record>,
+        by: Bringer,
+    ) -> Vec<RecordId> {
+        let (mut dropped, mut no_room) = (self.heads.dropped(), Vec::new());
         for Record { kind, id, bytes, .. } in records {
             match kind {
                 Kind::Head => {
@@ -463,10 +617,17 @@ impl ObjectShelf {
                     let branch: Arc<str> = head.branch.branch.as_str().into();
                     let Ok(object) = head.branch.object(self.suite) else { continue };
                     match self.heads.take(*id, head, by) {
-                        Ok(others) => dropped.extend(others),
-                        Err(error) => tracing::warn!(%error, "a branch has too many tips"),
+                        Ok(others) => {
+                            if !others.contains(id) {
+                                self.feed.word(News::Head(object, branch, *id));
+                            }
+                            dropped.extend(others);
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "a branch has too many tips");
+                            no_room.push(*id);
+                        }
                     }
-                    self.feed.word(News::Head(object, branch, *id));
                 }
                 Kind::Devices => {
                     let Ok(list) = DeviceList::verify(bytes) else { continue };
@@ -475,7 +636,9 @@ impl ObjectShelf {
                 _ => {}
             }
         }
+        dropped.extend(&no_room);
         self.forget(dropped).await;
+        no_room
     }
 
     fn take_policy(&self, policy: &Policy, id: RecordId, by: Bringer) -> Result<(), CallError> {
@@ -521,5 +684,52 @@ fn version_durability(set: store::Durability) -> version::Durability {
         store::Durability::EverySecond => version::Durability::Everysec,
         store::Durability::Group => version::Durability::Group,
         store::Durability::Always => version::Durability::Always,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn id(number: u8) -> RecordId {
+        RecordId::new([number; 32])
+    }
+
+    /// Attestations that name one version as often as they may, and very many that do, cost no more for it than a few.
+    #[test]
+    fn an_attestation_is_looked_at_once_for_a_version_however_often_it_names_it() {
+        let mut named = Named::of([id(1), id(2)].into_iter());
+        let copies: Vec<(usize, RecordId)> = (0..65_536).map(|index| (index, id(1))).collect();
+        for signed in 0..3 {
+            for some in copies.chunks(NAMED_A_STEP) {
+                named.add(signed, some);
+            }
+        }
+        assert_eq!(named.of_version(&id(1)), [(0, 0), (1, 0), (2, 0)]);
+        for signed in 3..1_000 {
+            named.add(signed, &[(7, id(3)), (8, id(2)), (9, id(1)), (10, id(2))]);
+        }
+        assert_eq!(named.of_version(&id(1)).len(), BY_REQUEST_MAX);
+        assert_eq!(named.of_version(&id(2))[..2], [(3, 8), (4, 8)]);
+        assert!(named.of_version(&id(3)).is_empty(), "it is not in the request");
+    }
+
+    #[test]
+    fn a_put_of_many_versions_lets_others_have_the_thread() {
+        let mut work = pin!(async {
+            let mut pace = Pace::default();
+            for _ in 0..5 * STEPS_AT_ONCE {
+                pace.steps(1).await;
+            }
+        });
+        let mut context = Context::from_waker(Waker::noop());
+        let mut polls = 1;
+        while work.as_mut().poll(&mut context).is_pending() {
+            polls += 1;
+        }
+        assert_eq!(polls, 6);
     }
 }

@@ -1,6 +1,6 @@
 //! Get, tips and list: what is here, to whoever may read it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -174,6 +174,9 @@ impl ObjectShelf {
         if count == 0 || count > OBJECTS_MAX {
             return Err(invalid(format!("tips are asked for of 1 to {OBJECTS_MAX} objects")));
         }
+        if request.objects.iter().collect::<BTreeSet<_>>().len() < count {
+            return Err(invalid("tips of an object are asked for once a call"));
+        }
         let (mut answers, mut room) = (Vec::with_capacity(count), Room::new());
         for object in request.objects {
             answers.push(self.tips_of(&reader, object, &mut room).await);
@@ -200,9 +203,9 @@ impl ObjectShelf {
                 return Err(too_much());
             }
         }
-        let tips = self.objects.tips(&object);
-        answer.more = tips.len() > TIPS_MAX;
-        for tip in tips.iter().take(TIPS_MAX) {
+        let (tips, more) = self.objects.first_tips(&object, TIPS_MAX);
+        answer.more = more;
+        for tip in &tips {
             let Some(found) = self.version_of(&object, &tip.h, named.as_deref(), true).await?
             else {
                 continue;

@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use env::calls::CallError;
 use env::calls::objects::PutOutcome;
+use objects::Objects;
 use version::{Hint, ObjectKey, ObjectRecord, Redirect};
 
 use super::ObjectShelf;
@@ -44,7 +45,42 @@ impl Redirects {
     }
 }
 
+/// Bytes of a region that are kept for a version on its way, and given back unless it is stored: whatever ends its put.
+pub(super) struct Reserved<'a> {
+    objects: &'a Objects,
+    object: ObjectKey,
+    n: Hint,
+    bytes: u64,
+}
+
+impl Reserved<'_> {
+    /// The version is in the store, which it was not before: they are its own.
+    pub(super) fn stored(mut self) {
+        self.bytes = 0;
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.objects.give_back(&self.object, &self.n, self.bytes);
+        }
+    }
+}
+
 impl ObjectShelf {
+    /// Keeps so many bytes at a place of an object for a version of it; `None` where they do not fit.
+    pub(super) fn reserve(
+        &self,
+        named: &ObjectRecord,
+        object: ObjectKey,
+        n: Hint,
+        bytes: u64,
+    ) -> Option<Reserved<'_>> {
+        let fits = self.objects.reserve(&object, &n, bytes, self.region(named));
+        fits.then(|| Reserved { objects: &self.objects, object, n, bytes })
+    }
+
     /// Bytes of an object at one place here at most.
     pub(super) fn region(&self, object: &ObjectRecord) -> u64 {
         let said = self.policies.with(object, |policy| policy.region_bytes);

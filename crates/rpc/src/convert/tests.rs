@@ -35,6 +35,17 @@ fn a_record_is_opened_or_refused_by_each_of_its_fields() {
 }
 
 #[test]
+fn a_short_record_is_copied_out_of_its_message_and_a_long_one_is_not() {
+    let frame = Bytes::from(vec![7; 1 << 20]);
+    for (len, shares) in [(300, false), (COPIED_BYTES - 1, false), (COPIED_BYTES, true)] {
+        let bytes = frame.slice(5..5 + len);
+        let record = proto::Record { bytes: bytes.clone(), ..good() }.open().expect("it is good");
+        assert_eq!(record.bytes, bytes);
+        assert_eq!(frame.as_ptr_range().contains(&record.bytes.as_ptr()), shares, "{len}");
+    }
+}
+
+#[test]
 fn a_cursor_needs_a_key_on_the_curve() {
     let cursor = |peer: Vec<u8>| Some(proto::Cursor { peer: peer.into(), offset: 1, unix_ms: 2 });
     assert_eq!(cursor(vec![]).open(), Ok(Cursor { peer: None, offset: 1, unix_ms: 2 }));

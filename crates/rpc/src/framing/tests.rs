@@ -133,6 +133,27 @@ fn a_small_record_keeps_no_frame() {
     assert!(!inside.contains(&(read.record.unwrap().bytes.as_ptr() as usize)));
 }
 
+#[test]
+fn a_long_record_that_is_kept_keeps_no_frame_of_more_than_twice_its_length() {
+    let records = vec![record(COPIED_BYTES), record(1 << 20)];
+    let put = proto::PutObjects { records: records.clone(), ..proto::PutObjects::default() };
+    let request = Some(proto::objects_request::Request::Put(put));
+    let frame = Bytes::from(plain(&proto::ObjectsRequest { request }));
+    let inside = |record: &proto::Record| frame.as_ptr_range().contains(&record.bytes.as_ptr());
+    let read: proto::ObjectsRequest = read_frames(vec![frame.clone()], 9 << 20).unwrap().unwrap();
+    let Some(proto::objects_request::Request::Put(put)) = read.request else { panic!("a put") };
+    assert_eq!(put.records, records);
+    assert!(!inside(&put.records[0]) && inside(&put.records[1]));
+    // What is written and not kept is not copied for that.
+    let batch = proto::StoreBatchRequest { records: records.clone(), leases: Vec::new() };
+    let frame = Bytes::from(plain(&batch));
+    let inside = |record: &proto::Record| frame.as_ptr_range().contains(&record.bytes.as_ptr());
+    let read: proto::StoreBatchRequest =
+        read_frames(vec![frame.clone()], 9 << 20).unwrap().unwrap();
+    assert_eq!(read.records, records);
+    assert!(read.records.iter().all(inside));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -189,8 +210,8 @@ fn what_is_not_one_message_is_refused() {
 
 #[test]
 fn parts_are_read_over_their_borders() {
-    let parts = ["ab", "cdef", "g"].map(|part| Bytes::from_static(part.as_bytes()));
-    let mut parts = Parts { parts: parts.into(), joined: BytesMut::new(), len: 7 };
+    let parts = ["ab", "cdef", "g"].map(|part| Part::new(Bytes::from_static(part.as_bytes())));
+    let mut parts = Parts { parts: parts.into(), len: 7, ..Parts::default() };
     assert_eq!(parts.remaining(), 7);
     assert_eq!(parts.copy_to_bytes(1), "a");
     assert_eq!(parts.copy_to_bytes(3), "bcd");
@@ -213,7 +234,7 @@ fn small_parts_are_kept_together_and_large_ones_as_they_came() {
     parts.push(shared.slice(..50_000));
     parts.push(shared.slice(50_000..));
     let last = parts.whole().parts.back().unwrap();
-    assert_eq!(last.as_ptr(), shared[50_000..].as_ptr());
+    assert_eq!(last.left.as_ptr(), shared[50_000..].as_ptr());
     assert_eq!(parts.copy_to_bytes(300_000), bytes);
 }
 

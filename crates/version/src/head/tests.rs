@@ -110,6 +110,17 @@ fn signed_heads_and_lists_are_proven_where_they_live() {
     }
 }
 
+#[test]
+fn a_head_that_is_kept_keeps_nothing_of_what_it_was_read_from() {
+    let head = Branch::new(name()).next(&[RecordId::new([1; 32])], key(2), version(5), 7);
+    let record = head.sign(SUITE, &secret(2)).expect("a good head");
+    // As in a message that brought it with others.
+    let frame = Bytes::from([&record.bytes[..], &[0; 1 << 16]].concat());
+    let found = Head::verify(&frame.slice(..record.bytes.len())).expect("our own");
+    assert!(frame.is_unique());
+    assert_eq!(found, head);
+}
+
 type Check<'a> = &'a dyn Fn(&Bytes) -> bool;
 
 #[test]

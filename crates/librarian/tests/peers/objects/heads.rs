@@ -154,6 +154,43 @@ fn a_branch_keeps_its_tips_and_the_newest_of_the_rest_whoever_crowds_it() {
     });
 }
 
+/// From a peer that was away, or from anybody: what was said once is signed for good.
+#[test]
+fn an_old_head_that_is_sent_again_is_no_tip_and_is_not_kept() {
+    testkit::time::run(4, |env| async move {
+        let town = Town::new(&env, 1, 1).await;
+        let client = caller(&town).await;
+        let pen = Pen::new(&town, 1, "report");
+        opened(&client, &pen).await;
+        let mut all = vec![head(&pen, &pen.owner, 1, &[])];
+        for at in 1..300_usize {
+            all.push(head(&pen, &pen.owner, 1 + (at % 250) as u8, &[&all[at - 1]]));
+        }
+        for records in all.chunks(100) {
+            client.must_put(records.to_vec()).await;
+        }
+        let is_gone = |one: &&Record| !town.stores[0].holds(&one.id);
+        let gone: Vec<Record> = all.iter().filter(is_gone).cloned().collect();
+        assert!((30..100).contains(&gone.len()), "{}", gone.len());
+        assert_eq!(gone, all[..gone.len()], "the oldest");
+        let latest_first = gone.iter().rev().cloned().collect();
+        for records in [gone[..1].to_vec(), latest_first, gone.clone()] {
+            let outcomes = client.put(records).await;
+            let is_present =
+                |outcome: &Result<PutOutcome, CallError>| *outcome == Ok(PutOutcome::Present);
+            assert!(outcomes.iter().all(is_present), "{outcomes:?}");
+        }
+        assert!(gone.iter().all(|one| !town.stores[0].holds(&one.id)));
+        let told = heads(&client, &pen).await.unwrap();
+        assert_eq!(tips(&pen, &told), [all[299].id]);
+        // They are superseded on this branch alone.
+        let other = Pen::new(&town, 1, "other");
+        opened(&client, &other).await;
+        client.must_put(vec![head(&other, &other.owner, 1, &[])]).await;
+        assert_eq!(heads(&client, &other).await.unwrap().heads.len(), 1);
+    });
+}
+
 #[test]
 fn a_branch_is_for_whoever_may_read_its_object() {
     testkit::time::run(3, |env| async move {

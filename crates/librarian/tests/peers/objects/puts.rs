@@ -6,11 +6,13 @@ use std::time::Duration;
 use crypto::{RecordId, Tier};
 use env::calls::CallError;
 use env::calls::objects::{PutObjects, PutOutcome};
+use testkit::network::key;
 use version::{
-    AnyAttestation, BatchAttester, Durability, Hint, Policy, Receipt, Redirect, Version,
+    AnyAttestation, Bases, BatchAttester, Durability, Hint, Policy, Receipt, Redirect, ValueKind,
+    Version,
 };
 
-use super::pen::{Caller, Made, Pen, SUITE, is_denied};
+use super::pen::{Caller, Made, Pen, SUITE, is_denied, public};
 use crate::town::Town;
 
 async fn caller(town: &Town) -> Caller {
@@ -316,5 +318,123 @@ fn a_put_whose_caller_went_away_counts_until_it_is_done() {
         assert_eq!(client.tip_hs(&pen).await, [root.h()]);
         put(&next).await.unwrap();
         assert_eq!(client.tip_hs(&pen).await, [next.h()]);
+    });
+}
+
+/// The same attestations are not read for each copy, and no copy is told something else than the first.
+#[test]
+fn a_version_that_stands_in_a_request_a_thousand_times_is_looked_at_once() {
+    testkit::time::run(10, |env| async move {
+        let town = Town::new(&env, 1, 1).await;
+        let client = caller(&town).await;
+        let pen = Pen::new(&town, 1, "report");
+        let writer = key("writer", 1);
+        let policy = |version, writers| pen.sign(&Policy { version, writers, ..open(&pen) });
+        let root = pen.write(&[], "root");
+        client.must_put(vec![pen.record(), policy(1, vec![public(&writer)])]).await;
+        let mut copies = vec![root.record.clone(); 3];
+        copies.push(pen.attest_by(&writer, &root, 1));
+        assert_eq!(client.put(copies.clone()).await, vec![Ok(PutOutcome::Stored); 4]);
+        assert_eq!(client.put(copies).await, vec![Ok(PutOutcome::Present); 4]);
+        // Struck off: its attestation, which is here, is looked at in vain.
+        client.must_put(vec![policy(2, vec![])]).await;
+        let reads = || town.stores[0].reads.load(Ordering::SeqCst);
+        let before = reads();
+        let outcomes = client.put(vec![root.record.clone(); 1_000]).await;
+        assert!(outcomes.iter().all(|outcome| is_denied(outcome, "may not write")));
+        assert!(reads() - before < 20, "{} reads for one version", reads() - before);
+    });
+}
+
+#[test]
+fn a_put_that_ends_with_an_error_gives_back_what_it_kept_of_a_region() {
+    testkit::time::run(11, |env| async move {
+        let town = Town::new(&env, 1, 1).await;
+        let client = caller(&town).await;
+        let (pen, other) = (Pen::new(&town, 1, "report"), Pen::new(&town, 1, "another"));
+        let (root, of_other) = (pen.write(&[], "root"), other.write(&[], "another root"));
+        let region_bytes = root.record.bytes.len() as u64;
+        let policy = pen.sign(&Policy { region_bytes, ..open(&pen) });
+        client.must_put(vec![pen.record(), policy, other.record()]).await;
+        let unreadable = &town.stores[0].unreadable;
+        unreadable.lock().unwrap().insert(other.record().id);
+        let records = vec![root.record.clone(), pen.attest(&root, 1)];
+        let both = vec![of_other.record.clone(), other.attest(&of_other, 0)];
+        let both = PutObjects { records: [records.clone(), both].concat(), ..Default::default() };
+        let failed = client.put_all(both).await;
+        assert!(matches!(failed, Err(CallError::Internal { .. })), "{failed:?}");
+        unreadable.lock().unwrap().clear();
+        // Else it would be sent on.
+        assert_eq!(client.put(records).await, vec![Ok(PutOutcome::Stored); 2]);
+    });
+}
+
+#[test]
+fn of_one_authors_attestations_of_a_version_a_few_are_taken() {
+    testkit::time::run(12, |env| async move {
+        let mut town = Town::new(&env, 1, 1).await;
+        let client = caller(&town).await;
+        let pen = Pen::new(&town, 1, "report");
+        let writer = key("writer", 1);
+        let writers = vec![public(&writer)];
+        let policy = pen.sign(&Policy { version: 20, writers, ..open(&pen) });
+        let root = pen.write(&[], "root");
+        let records = vec![pen.record(), policy, root.record.clone(), pen.attest(&root, 0)];
+        client.must_put(records).await;
+        // Each says the same in other bytes.
+        let again = |number| pen.attest(&root, number);
+        let is_enough = |outcome: &Result<PutOutcome, CallError>| {
+            let says = |reason: &str| reason.contains("one is enough");
+            matches!(outcome, Err(CallError::Invalid { reason }) if says(reason))
+        };
+        let outcomes = client.put((1..=10).map(again).collect()).await;
+        assert_eq!(outcomes[..3], vec![Ok(PutOutcome::Stored); 3]);
+        assert!(outcomes[3..].iter().all(is_enough), "{outcomes:?}");
+        assert!(is_enough(&client.put(vec![again(11)]).await[0]));
+        assert_eq!(client.put(vec![again(2)]).await, [Ok(PutOutcome::Present)]);
+        // Another's word is taken, and one that is for a version of which there is none.
+        client.must_put(vec![pen.attest_by(&writer, &root, 0)]).await;
+        let next = pen.write(&[&root], "next");
+        let mut batch = BatchAttester::new(SUITE, pen.network, 12);
+        for made in [&root, &next] {
+            batch.add(&made.h()).unwrap();
+        }
+        let batch = batch.finish(SUITE, &pen.owner).unwrap();
+        client.must_put(vec![next.record.clone(), batch.clone()]).await;
+        assert!(town.stores[0].holds(&batch.id), "whole");
+        town.restart(0).await;
+        let client = caller(&town).await;
+        assert!(is_enough(&client.put(vec![again(12)]).await[0]));
+        client.must_put(vec![pen.attest_by(&writer, &root, 1)]).await;
+        assert!(client.get(&pen, &next).await.unwrap().unwrap().attestation.is_some());
+    });
+}
+
+#[test]
+fn a_branch_more_of_an_object_of_very_many_is_busy_until_some_are_merged() {
+    testkit::time::run(13, |env| async move {
+        let town = Town::new(&env, 1, 1).await;
+        let client = caller(&town).await;
+        let pen = Pen::new(&town, 1, "report");
+        client.must_put(vec![pen.record(), pen.sign(&open(&pen))]).await;
+        let (objects, object) = (town.peers[0].objects(), pen.object());
+        let numbers: Vec<u32> = (0..65_536).collect();
+        for some in numbers.chunks(1_000) {
+            let mut batch = objects.batch();
+            for number in some {
+                let value = number.to_string();
+                let put = batch.put_now(&object, Bases::NONE, ValueKind::Bytes, value.as_bytes());
+                put.unwrap().unwrap();
+            }
+            batch.commit(None).await.unwrap();
+        }
+        let more = pen.write(&[], "one more");
+        let more = vec![more.record.clone(), pen.attest(&more, 1)];
+        let outcome = client.put(more.clone()).await.remove(0);
+        assert!(matches!(outcome, Err(CallError::Busy { .. })), "{outcome:?}");
+        let (left, right) = (pen.write(&[], "0"), pen.write(&[], "1"));
+        let merge = pen.write(&[&left, &right], "both");
+        client.must_put(vec![merge.record.clone(), pen.attest(&merge, 1)]).await;
+        client.must_put(more).await;
     });
 }
