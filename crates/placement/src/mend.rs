@@ -12,13 +12,32 @@
 //!            2 -- x, who may not                  2 moves to the best who has none.
 //! ```
 //!
+//! One organisation's loss must leave k fragments, so none should have more than n - k. The rank sees to that (see
+//! [`crate::Profile::by_view`]), but a peer that is away displaces its fragment to a spare of any organisation:
+//!
+//! ```text
+//!   8/16, two organisations of nine peers      a has  b has
+//!   as the rank says                               8      8
+//!   b1 is away during the put: a9 has its own      9      7     without a the stripe is lost
+//!   b1 is back, and holds nothing: a9 -> b1        8      8
+//! ```
+//! So [`View::plan`] counts the fragments of each organisation too. What is made or moves anyway goes to the best peer whose
+//! organisation has room. Of two copies the one stays that leaves nobody with too many, which costs nothing. And what an
+//! organisation has beyond n - k moves to peers of others that hold none, as the least urgent need: all of it, or none where
+//! those others have no room for all, since a part of it would save nothing. It does not move back: a plan moves nothing to an
+//! organisation that would have too many by it, as long as another peer may take it.
+//!
 //! Invariants (asserted by properties in `tests/mend.rs`): with enough peers, a stripe to which the plan was applied is
 //! whole, nobody has two fragments, and the next plan is empty; with too few the next is empty too. A fragment's last
 //! whole copy is never surplus. The plan does not depend on the order of what it is given. No more is made than is missing.
+//! Where nobody has more than n - k of the first n peers that may hold one, no organisation has more by the stripe that is
+//! mended. Nothing moves for an organisation's sake that does not bring it from beyond n - k to n - k.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crypto::PeerId;
+
+use crate::view::View;
 
 /// What is known of a stripe.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +71,8 @@ pub struct Mend {
     /// Fragments that nobody has, and who gets them, by number. Fewer than are missing where there are fewer peers
     /// without one; none where too few fragments are left to make any.
     pub make: Vec<(u8, PeerId)>,
-    /// Fragments that are whole where they cannot stay: at a peer that leaves, at one that has another fragment, or at
-    /// one that ranks too low; in this order, which is that of need.
+    /// Fragments that are whole where they cannot stay: at a peer that leaves, at one that has another fragment, at one that
+    /// ranks too low, or at an organisation that has too many; in this order, which is that of need.
     pub moves: Vec<Move>,
     /// Copies that may be dropped once those that stay were proven, by number.
     pub surplus: Vec<(u8, PeerId)>,
@@ -68,22 +87,43 @@ impl Mend {
     }
 }
 
-/// What mends this stripe.
+/// What mends this stripe, whosever peers hold it.
 ///
 /// Peers without any fragment get those that are made, the best the lowest number, and then those that move. Where no
 /// such peer is left, one all of whose copies are surplus gets one.
 pub fn plan(now: &StripeNow<'_>) -> Mend {
+    planned(now, |_| None)
+}
+
+impl View {
+    /// As [`plan`], so that the loss of any one organisation leaves k fragments as far as its peers allow.
+    ///
+    /// A peer that the view does not have counts as nobody's.
+    pub fn plan(&self, now: &StripeNow<'_>) -> Mend {
+        planned(now, |peer| Some(self.organisation_at(self.position(peer)?)))
+    }
+}
+
+fn planned(now: &StripeNow<'_>, organisation_of: impl Fn(&PeerId) -> Option<usize>) -> Mend {
     let stripe = Stripe::new(now);
-    let kept = stripe.kept();
+    let mut kept = stripe.kept();
+    let mut shares = Shares {
+        of: stripe.possible.iter().map(organisation_of).collect(),
+        counts: BTreeMap::new(),
+        most: stripe.holders.len().saturating_sub(now.k),
+    };
+    kept.iter().flatten().for_each(|rank| shares.add(*rank));
+    stripe.give_way(&mut kept, &mut shares);
     let mut mend = Mend { spare: stripe.spare(now.k), ..Mend::default() };
-    let mut free = stripe.free(&kept).into_iter();
+    let mut free = stripe.free(&kept);
     if mend.spare >= 0 {
-        let missing =
-            stripe.holders.iter().zip(0..=u8::MAX).filter(|(holders, _)| holders.is_empty());
-        mend.make = missing.map(|(_, index)| index).zip(free.by_ref()).collect();
+        for (index, _) in stripe.numbered().filter(|(_, holders)| holders.is_empty()) {
+            let Some(to) = shares.next(&mut free) else { break };
+            mend.make.push((index, stripe.possible[to]));
+        }
     }
     let mut moving: Vec<(Need, u8, PeerId)> = Vec::new();
-    for (index, (holders, kept)) in (0..=u8::MAX).zip(stripe.holders.iter().zip(&kept)) {
+    for ((index, holders), kept) in stripe.numbered().zip(&kept) {
         let stays = kept.map(|rank| stripe.possible[rank]);
         let stays = stays.or_else(|| {
             let (need, from) = stripe.source(holders)?;
@@ -94,12 +134,85 @@ pub fn plan(now: &StripeNow<'_>) -> Mend {
         mend.surplus.extend(others.map(|holder| (index, *holder)));
     }
     moving.sort_unstable();
-    mend.moves = moving
-        .into_iter()
-        .zip(free)
-        .map(|((_, index, from), to)| Move { index, from, to })
-        .collect();
+    for (_, index, from) in moving {
+        let Some(to) = shares.next(&mut free) else { break };
+        mend.moves.push(Move { index, from, to: stripe.possible[to] });
+    }
+    // Of what nobody can read as it is, what matters moves first.
+    if mend.spare >= 0 {
+        mend.moves.extend(stripe.relief(&kept, free, &mut shares));
+    }
     mend
+}
+
+/// How many of a stripe's fragments each organisation has once all is done that is planned so far.
+struct Shares {
+    /// Whose the peer of this rank is; none: nobody's that counts.
+    of: Vec<Option<usize>>,
+    counts: BTreeMap<usize, usize>,
+    /// How many one should have at most: as many as may be lost.
+    most: usize,
+}
+
+impl Shares {
+    fn count(&self, organisation: usize) -> usize {
+        self.counts.get(&organisation).copied().unwrap_or(0)
+    }
+
+    /// One more is at the peer of this rank.
+    fn add(&mut self, rank: usize) {
+        if let Some(of) = self.of[rank] {
+            *self.counts.entry(of).or_default() += 1;
+        }
+    }
+
+    /// One less is.
+    fn remove(&mut self, rank: usize) {
+        if let Some(count) = self.of[rank].and_then(|of| self.counts.get_mut(&of)) {
+            *count -= 1;
+        }
+    }
+
+    /// Whether the organisation of this peer may have one more.
+    fn has_room(&self, rank: usize) -> bool {
+        self.of[rank].is_none_or(|of| self.count(of) < self.most)
+    }
+
+    /// Whether it has more than it should.
+    fn is_beyond(&self, rank: usize) -> bool {
+        self.of[rank].is_some_and(|of| self.count(of) > self.most)
+    }
+
+    /// By how many which organisations have more than they should, the least first.
+    fn beyond(&self) -> Vec<(usize, usize)> {
+        let beyond = |(of, count): (&usize, &usize)| {
+            let beyond = count.saturating_sub(self.most);
+            (beyond > 0).then_some((beyond, *of))
+        };
+        let mut all: Vec<(usize, usize)> = self.counts.iter().filter_map(beyond).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// How many of these peers can get one each without their organisations having more than they should.
+    fn room(&self, free: &[usize]) -> usize {
+        let mut counts = self.counts.clone();
+        let gets = |rank: &&usize| {
+            let Some(of) = self.of[**rank] else { return true };
+            let count = counts.entry(of).or_default();
+            *count += 1;
+            *count <= self.most
+        };
+        free.iter().filter(gets).count()
+    }
+
+    /// Takes out of these peers who is to get the next fragment: the first whose organisation has room, or else the first.
+    fn next(&mut self, free: &mut Vec<usize>) -> Option<usize> {
+        let at = free.iter().position(|rank| self.has_room(*rank)).unwrap_or(0);
+        let rank = (at < free.len()).then(|| free.remove(at))?;
+        self.add(rank);
+        Some(rank)
+    }
 }
 
 /// Why a fragment that is whole moves, most needed first.
@@ -141,6 +254,11 @@ impl<'a> Stripe<'a> {
         Self { possible, ranks, leaving: now.leaving, holders }
     }
 
+    /// Who has each fragment whole, with its number.
+    fn numbered(&self) -> impl Iterator<Item = (u8, &BTreeSet<PeerId>)> {
+        (0..=u8::MAX).zip(&self.holders)
+    }
+
     fn spare(&self, k: usize) -> i32 {
         let whole = self.holders.iter().filter(|holders| !holders.is_empty()).count();
         let bounded = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
@@ -173,13 +291,61 @@ impl<'a> Stripe<'a> {
         kept
     }
 
-    /// Who may take a fragment: those that have none, best first; then those that keep none of what they have.
-    fn free(&self, kept: &[Option<usize>]) -> Vec<PeerId> {
+    /// Lets a fragment stay with another that has it too, where the organisation of whom it stays with has too many: that moves
+    /// nothing. As many fragments stay as before, so no other could stay where this one did.
+    fn give_way(&self, kept: &mut [Option<usize>], shares: &mut Shares) {
+        if shares.beyond().is_empty() {
+            return;
+        }
+        for (rank, fragment) in worst_first(kept) {
+            if !shares.is_beyond(rank) {
+                continue;
+            }
+            let holders = self.holders[fragment].iter();
+            let ranks = holders.filter_map(|holder| self.ranks.get(holder).copied());
+            let is_free = |other: &usize| shares.has_room(*other) && !kept.contains(&Some(*other));
+            if let Some(other) = ranks.filter(is_free).min() {
+                shares.remove(rank);
+                shares.add(other);
+                kept[fragment] = Some(other);
+            }
+        }
+    }
+
+    /// What organisations have beyond n - k goes to these peers of others, the worst ranked of it to the best of them. Of an
+    /// organisation all of it or nothing; those that have the least go first, so that as many as can are brought to n - k.
+    fn relief(
+        &self,
+        kept: &[Option<usize>],
+        mut free: Vec<usize>,
+        shares: &mut Shares,
+    ) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for (beyond, organisation) in shares.beyond() {
+            if shares.room(&free) < beyond {
+                break;
+            }
+            let own = |(rank, _): &(usize, usize)| shares.of[*rank] == Some(organisation);
+            let goes: Vec<(usize, usize)> =
+                worst_first(kept).into_iter().filter(own).take(beyond).collect();
+            for (rank, fragment) in goes {
+                let (Some(to), Ok(index)) = (shares.next(&mut free), u8::try_from(fragment)) else {
+                    break;
+                };
+                shares.remove(rank);
+                moves.push(Move { index, from: self.possible[rank], to: self.possible[to] });
+            }
+        }
+        moves
+    }
+
+    /// By rank, who may take a fragment: those that have none, best first; then those that keep none of what they have.
+    fn free(&self, kept: &[Option<usize>]) -> Vec<usize> {
         let keep: BTreeSet<usize> = kept.iter().flatten().copied().collect();
         let have: BTreeSet<&PeerId> = self.holders.iter().flatten().collect();
-        let unkept = self.possible.iter().enumerate().filter(|(rank, _)| !keep.contains(rank));
+        let unkept = (0..self.possible.len()).filter(|rank| !keep.contains(rank));
         let (some, none): (Vec<_>, Vec<_>) =
-            unkept.map(|(_, peer)| *peer).partition(|peer| have.contains(peer));
+            unkept.partition(|rank| have.contains(&self.possible[*rank]));
         [none, some].concat()
     }
 
@@ -198,6 +364,16 @@ impl<'a> Stripe<'a> {
             a.cmp(b).then(y.cmp(x))
         })
     }
+}
+
+/// The fragments that stay where they are, with the ranks of whom they stay with, the worst first.
+fn worst_first(kept: &[Option<usize>]) -> Vec<(usize, usize)> {
+    let kept = kept.iter().enumerate();
+    let mut all: Vec<(usize, usize)> =
+        kept.filter_map(|(fragment, rank)| Some(((*rank)?, fragment))).collect();
+    all.sort_unstable();
+    all.reverse();
+    all
 }
 
 /// Finds a peer for a fragment among those that have it, best first, moving others that have a choice (an augmenting path:

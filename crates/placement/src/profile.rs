@@ -105,6 +105,9 @@ impl Profile {
     /// of whose fragments no organisation has more than there is parity. A certificate costs an organisation nothing, and with the row
     /// of so many peers and no more of the others' it would have most fragments of each stripe. Where all are one organisation's,
     /// their number alone counts.
+    ///
+    /// Peers that are away count, so that files of a bad hour are as safe as others. Where fewer can be reached than
+    /// [`Profile::threshold`] of what this says, a writer asks it of those alone ([`View::reached`]).
     pub fn by_view(view: &View) -> Self {
         let peers = view.len();
         if view.organisations() <= 1 {

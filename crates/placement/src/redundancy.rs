@@ -4,6 +4,9 @@
 //! and there are few of those and they are small. So entries and envelopes get more copies than
 //! pages: N by the size of the network, such that a random third of the peers lost at once takes an
 //! entry no more often than it takes a stripe of the same row.
+//!
+//! Where fewer peers can be reached than W, a writer of what never changes waits for the W of as many as it reaches
+//! ([`crate::View::reached`]). N stays: repair makes the other copies when there are peers for them.
 
 use crypto::Suite;
 use document::Kind;
@@ -16,7 +19,7 @@ pub const PAGE_COPIES: u32 = 3;
 pub struct Redundancy {
     /// Copies in all (N), at least 1.
     pub copies: u32,
-    /// Copies acknowledged (W): from 1 to `copies`.
+    /// Copies acknowledged (W): from 1 to `copies`; more than half of them, but where fewer peers can be reached.
     pub acknowledged: u32,
 }
 

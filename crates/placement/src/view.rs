@@ -6,15 +6,24 @@
 //! copies, however many peers it runs, as long as the others have peers left; by how that is, the
 //! profile is chosen ([`crate::Profile::by_view`]).
 //!
+//! Only a round that is taken whole gives organisations even shares. Of the last one, and of the first where there are more
+//! organisations than copies, those come first whose peer has the best score: by it more capacity is more records, between
+//! organisations too.
+//!
+//! A view has everybody who is certified, whether it runs or not: ranks must not change when a peer is away for an hour. What
+//! a writer waits for goes by it too, as long as so many can be reached ([`View::reached`]).
+//!
 //! Invariants: candidates ascend by key and none is there twice; weights are not 0 (both
 //! established by [`View::new`]); a rank names each candidate once.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crypto::{OrgId, PeerId, Place};
 
 use crate::memo::Memo;
+use crate::redundancy::PAGE_COPIES;
 use crate::score::{self, Score};
 
 /// A peer that may hold records.
@@ -109,6 +118,25 @@ impl View {
     /// How many organisations its peers belong to.
     pub fn organisations(&self) -> usize {
         self.organisations.len()
+    }
+
+    /// With fewer peers within reach a writer does not go by them alone: as many as a page has copies.
+    pub const REACHED_MIN: usize = PAGE_COPIES as usize;
+
+    /// The view of those of its peers that can be reached, for a writer that waits for more than they are: what it waits for it
+    /// chooses by them alone. A certificate costs nothing, so an organisation with some for peers that never run would else end
+    /// all writing.
+    ///
+    /// `None` where they are fewer than [`View::REACHED_MIN`], or of less than half of the organisations: there the writer is cut off, and what it
+    /// stored would be known to few.
+    pub fn reached(&self, is_reached: impl Fn(&PeerId) -> bool) -> Option<Self> {
+        let reached = self.candidates.iter().filter(|candidate| is_reached(&candidate.peer));
+        let reached: Vec<Candidate> = reached.cloned().collect();
+        let organisations: BTreeSet<OrgId> =
+            reached.iter().map(|candidate| candidate.organisation).collect();
+        let enough = reached.len() >= Self::REACHED_MIN;
+        let spread = organisations.len() * 2 >= self.organisations();
+        (enough && spread).then(|| Self::new(self.roster, reached))
     }
 
     /// Every peer, best holder first, one organisation at a time.

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use crypto::{PeerId, SecretKey};
-use placement::{Mend, Move, StripeNow, plan};
+use crypto::{OrgId, PeerId, SecretKey};
+use placement::{Candidate, Mend, Move, SPARES, StripeNow, View, plan};
 use proptest::prelude::*;
 
 const KEYS: usize = 40;
@@ -13,6 +13,12 @@ const KEYS: usize = 40;
 static IDS: LazyLock<Vec<PeerId>> = LazyLock::new(|| {
     (0..KEYS)
         .map(|i| PeerId::new(SecretKey::from_bytes(&[i as u8 + 1; 32]).unwrap().public()))
+        .collect()
+});
+
+static ORGANISATIONS: LazyLock<Vec<OrgId>> = LazyLock::new(|| {
+    (0..KEYS)
+        .map(|i| OrgId::new(SecretKey::from_bytes(&[i as u8 + 101; 32]).unwrap().public()))
         .collect()
 });
 
@@ -24,16 +30,42 @@ struct Stripe {
     possible: usize,
     whole: Vec<(u8, usize)>,
     leaving: BTreeSet<usize>,
+    /// Which organisation each peer is of; empty: none is asked for.
+    organisations: Vec<usize>,
 }
 
 impl Stripe {
+    fn view(&self) -> View {
+        let candidate = |(peer, of): (&PeerId, &usize)| Candidate {
+            peer: *peer,
+            organisation: ORGANISATIONS[*of],
+            weight: 1,
+        };
+        View::new(0, IDS.iter().zip(&self.organisations).map(candidate).collect())
+    }
+
     fn plan(&self) -> Mend {
         let whole: Vec<_> = self.whole.iter().map(|(index, peer)| (*index, IDS[*peer])).collect();
         let may = |peer: &usize| !self.leaving.contains(peer);
         let possible: Vec<_> = (0..self.possible).filter(may).map(|peer| IDS[peer]).collect();
         let leaving = self.leaving.iter().map(|peer| IDS[*peer]).collect();
         let (k, n) = (self.k, self.n);
-        plan(&StripeNow { k, n, whole: &whole, possible: &possible, leaving: &leaving })
+        let now = StripeNow { k, n, whole: &whole, possible: &possible, leaving: &leaving };
+        if self.organisations.is_empty() { plan(&now) } else { self.view().plan(&now) }
+    }
+
+    /// How many fragments may be lost, and each organisation should have at most.
+    fn most(&self) -> usize {
+        self.n - self.k
+    }
+
+    /// How many fragments each organisation has.
+    fn shares(&self) -> BTreeMap<usize, usize> {
+        let mut shares = BTreeMap::new();
+        for (peer, count) in self.counts() {
+            *shares.entry(self.organisations[peer]).or_default() += count;
+        }
+        shares
     }
 
     /// The stripe when all of a plan has succeeded.
@@ -88,13 +120,49 @@ prop_compose! {
         whole in prop::collection::vec((0..n as u8 + 2, 0..KEYS / 2), 0..2 * n),
         own in prop::collection::vec(any::<bool>(), n),
         leaving in prop::collection::btree_set(0..KEYS / 2, 0..4),
+        organisations in prop_oneof![
+            Just(Vec::new()),
+            prop::collection::vec(0..4_usize, KEYS),
+            prop::collection::vec(0..16_usize, KEYS),
+        ],
     ) -> Stripe {
         // Mostly as it should be: fragment i with peer i.
         let own = own.into_iter().enumerate().filter(|(_, there)| *there);
         let mut whole: Vec<(u8, usize)> = own.map(|(i, _)| (i as u8, i)).chain(whole).collect();
         whole.sort_unstable();
         whole.dedup();
-        Stripe { k, n, possible, whole, leaving }
+        Stripe { k, n, possible, whole, leaving, organisations }
+    }
+}
+
+prop_compose! {
+    /// A stripe of whose first n peers no organisation has more than may be lost, and of which anything may be anywhere.
+    fn spread()(
+        stripe in stripe(),
+        more in 0..3_usize,
+        turned in 0..KEYS,
+        others in prop::collection::vec(0..KEYS, KEYS),
+    ) -> Stripe {
+        let count = stripe.n.div_ceil(stripe.most()) + more;
+        let own = |peer: usize| (peer + turned) % count;
+        let other = |peer: usize| others[peer] % count;
+        let of = |peer: usize| if peer < stripe.n { own(peer) } else { other(peer) };
+        let organisations = (0..KEYS).map(of).collect();
+        let (possible, leaving) = (stripe.n + SPARES, BTreeSet::new());
+        Stripe { possible, leaving, organisations, ..stripe }
+    }
+}
+
+prop_compose! {
+    /// A stripe with each fragment at a peer of its own, of organisations of which some may have too many.
+    fn seated()(stripe in stripe(), few in 1..5_usize)(
+        peers in Just((0..stripe.n + SPARES).collect::<Vec<usize>>()).prop_shuffle(),
+        organisations in prop::collection::vec(0..few, KEYS),
+        stripe in Just(stripe),
+    ) -> Stripe {
+        let whole = (0..stripe.n as u8).zip(peers).collect();
+        let (possible, leaving) = (stripe.n + SPARES, BTreeSet::new());
+        Stripe { possible, leaving, organisations, whole, ..stripe }
     }
 }
 
@@ -164,7 +232,8 @@ proptest! {
         let nothing = |peer: &usize| stripe.may(*peer) && !has(peer);
         let got: Vec<bool> =
             (0..KEYS).filter(nothing).map(|peer| to.contains(&IDS[peer])).collect();
-        prop_assert!(got.is_sorted_by(|a, b| a >= b), "the best first");
+        let by_rank = stripe.organisations.is_empty();
+        prop_assert!(!by_rank || got.is_sorted_by(|a, b| a >= b), "the best first");
     }
 
     #[test]
@@ -189,7 +258,65 @@ proptest! {
         let stay = most(&may, &mut BTreeSet::new());
         let unplaced = stripe.fragments().len() - stay;
         let free = stripe.targets() - stay - mend.make.len();
-        prop_assert_eq!(mend.moves.len(), unplaced.min(free));
+        let must = unplaced.min(free);
+        prop_assert!(mend.moves.len() >= must);
+        let by_rank = Stripe { organisations: Vec::new(), ..stripe.clone() }.plan();
+        prop_assert_eq!(by_rank.moves.len(), must);
+        prop_assert_eq!(by_rank.make.len(), mend.make.len());
+    }
+
+    #[test]
+    fn of_a_mended_stripe_no_organisation_has_more_than_may_be_lost(stripe in spread()) {
+        let mend = stripe.plan();
+        let after = stripe.after(&mend);
+        prop_assert!(after.plan().is_empty());
+        if mend.spare >= 0 {
+            prop_assert_eq!(after.fragments().len(), stripe.n);
+            let shares = after.shares();
+            let most = shares.values().max().copied().unwrap_or(0);
+            prop_assert!(most <= stripe.most(), "{:?} by {:?}", shares, mend);
+        }
+    }
+
+    /// Only what brings an organisation from beyond n - k to n - k, and as many organisations as can be.
+    #[test]
+    fn for_an_organisation_moves_what_saves_the_stripe_and_nothing_else(stripe in seated()) {
+        let mend = stripe.plan();
+        prop_assert!(mend.make.is_empty() && mend.surplus.is_empty());
+        let after = stripe.after(&mend);
+        prop_assert!(after.plan().is_empty());
+        let (before, now, most) = (stripe.shares(), after.shares(), stripe.most());
+        let (mut moved, mut least_beyond) = (0, usize::MAX);
+        for (of, had) in &before {
+            let has = now.get(of).copied().unwrap_or(0);
+            match *had > most {
+                false => prop_assert!((*had..=most).contains(&has)),
+                true if has == *had => least_beyond = least_beyond.min(had - most),
+                true => {
+                    prop_assert_eq!(has, most);
+                    moved += had - most;
+                }
+            }
+        }
+        prop_assert!(now.iter().all(|(of, has)| before.contains_key(of) || *has <= most));
+        prop_assert_eq!(mend.moves.len(), moved);
+        // Those who may hold one and have none, as far as their organisations have room.
+        let counts = after.counts();
+        let mut free: BTreeMap<usize, usize> = BTreeMap::new();
+        for peer in (0..stripe.possible).filter(|peer| !counts.contains_key(peer)) {
+            *free.entry(stripe.organisations[peer]).or_default() += 1;
+        }
+        let room = |(of, free): (&usize, &usize)| {
+            (*free).min(most.saturating_sub(now.get(of).copied().unwrap_or(0)))
+        };
+        prop_assert!(free.iter().map(room).sum::<usize>() < least_beyond);
+    }
+
+    #[test]
+    fn where_no_organisation_can_have_too_many_the_plan_goes_by_rank_alone(stripe in stripe()) {
+        let each_its_own = Stripe { organisations: (0..KEYS).collect(), ..stripe.clone() };
+        let by_rank = Stripe { organisations: Vec::new(), ..stripe };
+        prop_assert_eq!(each_its_own.plan(), by_rank.plan());
     }
 }
 
@@ -211,7 +338,8 @@ fn whole(n: u8) -> Vec<(u8, usize)> {
 }
 
 fn of(k: usize, n: usize, whole: &[(u8, usize)]) -> Stripe {
-    Stripe { k, n, possible: n + 4, whole: whole.to_vec(), leaving: BTreeSet::new() }
+    let (leaving, organisations) = (BTreeSet::new(), Vec::new());
+    Stripe { k, n, possible: n + 4, whole: whole.to_vec(), leaving, organisations }
 }
 
 fn a_move(index: u8, from: usize, to: usize) -> Move {
@@ -322,4 +450,58 @@ fn numbers_that_are_no_fragment_and_sizes_beyond_a_stripe_are_stood() {
     let mend = Stripe { possible: 0, ..of(1, 300, &[(0, 0)]) }.plan();
     assert_eq!((mend.spare, mend.is_empty()), (0, true));
     assert!(of(0, 0, &[]).plan().is_empty());
+}
+
+/// Peers 0, 2, 4, ... of one organisation, 1, 3, 5, ... of the other.
+fn of_two(stripe: Stripe) -> Stripe {
+    Stripe { organisations: (0..KEYS).map(|peer| peer % 2).collect(), ..stripe }
+}
+
+#[test]
+fn what_an_organisation_has_too_many_of_goes_from_its_worst_to_the_best_of_another() {
+    let mut stripe = of_two(of(4, 8, &whole(8)));
+    assert!(stripe.plan().is_empty());
+    // 1 and 3 were away when it was stored: what they should have is with 8 and 10.
+    (stripe.whole[1].1, stripe.whole[3].1) = (10, 8);
+    assert_eq!(stripe.shares(), [(0, 6), (1, 2)].into());
+    let mend = stripe.plan();
+    assert_eq!(mend.moves, [a_move(1, 10, 1), a_move(3, 8, 3)]);
+    assert_eq!((mend.make.len(), mend.surplus.len()), (0, 0));
+    assert_eq!(stripe.after(&mend).shares(), [(0, 4), (1, 4)].into());
+    // One of both can take something: that would save nothing, and nothing moves.
+    stripe.possible = 11;
+    stripe.leaving = [1, 9].into();
+    assert!(stripe.plan().is_empty());
+    // Not of one that nobody can read as it is.
+    (stripe.possible, stripe.leaving) = (12, BTreeSet::new());
+    stripe.whole.retain(|(index, _)| [1, 2, 4].contains(index));
+    stripe.k = 4;
+    assert!(stripe.plan().is_empty());
+}
+
+#[test]
+fn what_is_made_or_moves_anyway_goes_where_no_organisation_has_too_many_by_it() {
+    let mut stripe = of_two(of(4, 8, &whole(8)));
+    // 5 is away for good: the next of its organisation, not the next in rank.
+    stripe.possible = 10;
+    stripe.leaving = [5].into();
+    assert_eq!(stripe.plan().moves, [a_move(5, 5, 9)]);
+    stripe.whole.retain(|(index, _)| *index != 5);
+    assert_eq!(stripe.plan().make, [(5, IDS[9])]);
+    // Where it has nobody else, the next in rank all the same.
+    stripe.possible = 9;
+    assert_eq!(stripe.plan().make, [(5, IDS[8])]);
+}
+
+#[test]
+fn of_two_copies_the_one_stays_that_leaves_no_organisation_with_too_many() {
+    let mut stripe = of_two(of(4, 8, &whole(8)));
+    // Fragment 1 is with 8 and, worse in rank, with 9; peer 1 has nothing.
+    stripe.whole[1].1 = 8;
+    stripe.whole.push((1, 9));
+    let mend = stripe.plan();
+    assert_eq!((mend.moves.len(), mend.surplus), (0, vec![(1, IDS[8])]));
+    // Without organisations the better one.
+    stripe.organisations.clear();
+    assert_eq!(stripe.plan().surplus, [(1, IDS[9])]);
 }

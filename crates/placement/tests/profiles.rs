@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use crypto::genesis::{COPIES_MAX, FRAGMENTS_MAX};
-use crypto::{Genesis, GenesisProfile, OrgId, Organisation, PeerId, SecretKey, Suite};
+use crypto::{Genesis, GenesisProfile, OrgId, Organisation, PeerId, PublicKey, SecretKey, Suite};
 use placement::{Candidate, Profile, ProfileError, View};
 use proptest::prelude::*;
 
@@ -34,20 +34,23 @@ fn the_number_of_peers_decides_as_the_table_says() {
     }
 }
 
+fn key(number: usize) -> PublicKey {
+    let mut bytes = [1; 32];
+    bytes[..8].copy_from_slice(&(number as u64).to_le_bytes());
+    SecretKey::from_bytes(&bytes).unwrap().public()
+}
+
+fn organisation(number: usize) -> OrgId {
+    OrgId::new(key(1 << 20 | number))
+}
+
 /// A view of organisations with so many peers each.
 fn view(sizes: &[usize]) -> View {
     let organisations = sizes.iter().enumerate().flat_map(|(of, size)| vec![of; *size]);
-    let candidates = organisations.enumerate().map(|(peer, of)| {
-        let key = |number: usize| {
-            let mut bytes = [1; 32];
-            bytes[..8].copy_from_slice(&(number as u64).to_le_bytes());
-            SecretKey::from_bytes(&bytes).unwrap().public()
-        };
-        Candidate {
-            peer: PeerId::new(key(peer)),
-            organisation: OrgId::new(key(1 << 20 | of)),
-            weight: 1,
-        }
+    let candidates = organisations.enumerate().map(|(peer, of)| Candidate {
+        peer: PeerId::new(key(peer)),
+        organisation: organisation(of),
+        weight: 1,
     });
     View::new(1, candidates.collect())
 }
@@ -73,6 +76,29 @@ fn of_no_stripe_has_one_organisation_more_than_there_is_parity() {
             assert!(view(sizes).most_of_one(n as usize) <= (n - k) as usize, "{sizes:?}");
         }
     }
+}
+
+#[test]
+fn where_too_few_are_reached_the_row_is_that_of_those_alone() {
+    /// Whether it is a peer of one of these organisations.
+    fn of<'a>(view: &'a View, organisations: &'a [usize]) -> impl Fn(&PeerId) -> bool + use<'a> {
+        let keys: Vec<OrgId> = organisations.iter().map(|of| organisation(*of)).collect();
+        let all = view.candidates();
+        move |peer| all.iter().any(|one| one.peer == *peer && keys.contains(&one.organisation))
+    }
+    // 39 peers that run, of three organisations, and certificates of a fourth for 9 that do not.
+    let all = view(&[13, 13, 13, 9]);
+    let profile = Profile::by_view(&all);
+    assert_eq!((profile, profile.threshold()), (stripe(16, 48), 40));
+    let reached = all.reached(of(&all, &[0, 1, 2])).unwrap();
+    assert_eq!((reached.len(), reached.organisations(), reached.roster()), (39, 3, all.roster()));
+    assert_eq!(Profile::by_view(&reached), stripe(8, 24));
+    // Who reaches less than half of the organisations, or next to nobody, is cut off and goes by all.
+    assert!(all.reached(of(&all, &[0, 3])).is_some());
+    assert!(all.reached(of(&all, &[0])).is_none());
+    let small = view(&[1, 1, 1, 9]);
+    assert!(small.reached(of(&small, &[0, 1])).is_none());
+    assert_eq!(small.reached(of(&small, &[0, 1, 2])).unwrap().len(), 3);
 }
 
 #[test]

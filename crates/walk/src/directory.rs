@@ -6,19 +6,25 @@
 //! [`PEERS_KNOWN_MAX`] peers are kept, so that placement is a local computation; a larger network would need the
 //! iterative lookup of the design, and the directory would then be its cache.
 //!
-//! Where it is full, organisations share it: a peer of one that has fewer there takes the place of a peer of the one that has most, the
-//! one that is worst off. So an organisation that certifies peers without end crowds out its own alone.
+//! No organisation has more than its part of it; and where it is full, a peer of one that has fewer there takes the place of a peer of
+//! the one that has most, the one that is worst off (see `room`). So an organisation that certifies peers without end crowds out its
+//! own alone.
 //!
-//! Invariants: every announcement kept was verified against the newest roster; the view holds exactly the peers whose
-//! certificates are valid now, that have not left and that their organisation did not revoke. Everything is behind one lock, held for microseconds and never
-//! over an await; iteration is in the order of keys, so that a seeded run repeats.
+//! Invariants: every announcement kept was verified against the newest roster, and counts for as long as its certificate does: what
+//! has run out is told to nobody, called by nobody and no member. It is kept where there is room, since the own calendar may be what
+//! is wrong. The view holds exactly the peers that have not left, that their organisation did not revoke, and whose certificates are
+//! valid or ran out since the last multiple of ten minutes; but of an organisation that changes them all the time those that it had
+//! before (see `turnover`). Everything is behind one lock, held for microseconds and never over an await; iteration is in the order of
+//! keys, so that a seeded run repeats.
 
 mod calendars;
 mod peer;
+mod reach;
 mod revoked;
 mod room;
 mod rosters;
 mod standing;
+mod turnover;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,11 +32,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{
-    Announcement, CertificateError, Genesis, OrgId, PeerId, PeerState, Revocation, Roster, Rosters,
+    Announcement, CertificateError, Genesis, OrgId, PeerCertificate, PeerId, PeerState, Revocation,
+    Roster, Rosters,
 };
 use env::Env;
 use env::calls::{CallError, Endpoint, KnownPeer};
-use placement::{Candidate, View};
+use placement::View;
 use tokio::sync::broadcast;
 
 use crate::health::Health;
@@ -38,8 +45,10 @@ use crate::latency::Usual;
 use peer::Peer;
 pub use peer::PeerStatus;
 pub use revoked::Revoked;
+use room::Room;
 pub use rosters::{Departures, REFRESH_UNKNOWN_EVERY};
 pub(crate) use standing::Standing;
+use turnover::Turnover;
 
 /// The most peers a directory knows.
 pub const PEERS_KNOWN_MAX: usize = 10_000;
@@ -60,7 +69,8 @@ pub enum Learnt {
     Known,
     /// Nothing yet: the peer announced so much lately that this is left until it is told again.
     Often,
-    /// Nothing: [`PEERS_KNOWN_MAX`] other peers are known, and no organisation has more of them than its own.
+    /// Nothing: so many other peers of its organisation are known as are its part, or [`PEERS_KNOWN_MAX`] of all and no organisation
+    /// has more of them than its own.
     Full,
 }
 
@@ -109,11 +119,21 @@ struct Inner {
     peers: BTreeMap<PeerId, Peer>,
     /// Whose announcement these bytes were when they were learnt: where to look, no more, as peers are forgotten without it.
     signers: HashMap<Bytes, PeerId>,
+    /// How many there are of each organisation.
+    shares: BTreeMap<OrgId, usize>,
     /// [`PEERS_KNOWN_MAX`], or fewer where a test says so.
     peers_max: usize,
+    /// [`room::OF_ONE_MIN`], or fewer where a test says so.
+    of_one_min: usize,
     view: Option<CachedView>,
+    /// What organisations changed of it lately.
+    turnover: Turnover,
+    /// The clock's `elapsed` when it was made.
+    began: Duration,
     /// The newest list of each organisation, with its signed bytes: at most as many as the roster.
     revoked: BTreeMap<OrgId, (Revocation, Bytes)>,
+    /// The hash of all of these, by which two programs see whether they know the same.
+    revoked_digest: [u8; 32],
     /// Those of organisations that left, who left last at the end: where one comes back, so does what it disowned.
     parted: VecDeque<(Revocation, Bytes)>,
     /// By organisation, what its last peer to say so had for a calendar when this clock began, Unix milliseconds.
@@ -126,8 +146,25 @@ struct CachedView {
     view: Arc<View>,
     /// Under the roster before, where that differs.
     before: Option<Arc<View>>,
-    /// When the first of its certificates expires, Unix seconds.
+    /// When it was made, Unix seconds: it is none of a calendar that was set back since.
+    made: u64,
+    /// Until when it is right, where nothing is learnt, Unix seconds.
     until: u64,
+}
+
+impl CachedView {
+    fn counts(&self, now_s: u64) -> bool {
+        self.made <= now_s && now_s < self.until
+    }
+}
+
+/// A moment, by both clocks.
+#[derive(Clone, Copy)]
+struct At {
+    /// Unix seconds.
+    unix_s: u64,
+    /// The clock's `elapsed`.
+    elapsed: Duration,
 }
 
 impl Directory {
@@ -136,7 +173,7 @@ impl Directory {
         let (changes, _) = broadcast::channel(CHANGES_MAX);
         let (departures, _) = broadcast::channel(rosters::DEPARTURES_MAX);
         let rosters = Rosters::new(genesis.clone());
-        let inner = Mutex::new(Inner::new(rosters.current().clone()));
+        let inner = Mutex::new(Inner::new(rosters.current().clone(), env.clock.elapsed()));
         let rosters = Mutex::new(rosters);
         Arc::new(Self { genesis, env, own, rosters, inner, changes, departures })
     }
@@ -160,10 +197,12 @@ impl Directory {
         if self.knows(announcement) {
             return Ok(Learnt::Known);
         }
-        let now = self.env.clock.unix_s();
-        let (verified, learnt, twice) = loop {
+        // What is kept must not keep the message that it came in.
+        let announcement = &Bytes::copy_from_slice(announcement);
+        let at = self.at();
+        let (verified, learnt, twice, hectic) = loop {
             let roster = self.roster();
-            let verified = Announcement::verify(announcement, &roster, now);
+            let verified = Announcement::verify(announcement, &roster, at.unix_s);
             if let Err(CertificateError::Organisation(_)) = &verified {
                 self.met_unknown();
             }
@@ -171,13 +210,14 @@ impl Directory {
             let mut inner = self.lock();
             // It must count by the roster that counts when it is taken.
             if Arc::ptr_eq(&inner.roster, &roster) {
-                inner.make_room(&verified, self.own, now, self.env.clock.elapsed());
                 let twice = inner.has_sequence_of(&verified);
-                let own = self.own == Some(verified.certificate.peer);
-                let learnt = inner.take(&verified, announcement, own, self.env.clock.elapsed())?;
-                break (verified, learnt, twice);
+                let learnt = inner.take(&verified, announcement, self.own, at)?;
+                break (verified, learnt, twice, inner.turnover.take_begun());
             }
         };
+        if let Some(organisation) = hectic {
+            tracing::warn!(%organisation, "an organisation changes all the time who takes part: what it changes counts when that ends");
+        }
         let peer = verified.certificate.peer;
         if twice && learnt == Learnt::Newer {
             let sequence = verified.sequence;
@@ -211,14 +251,13 @@ impl Directory {
 
     /// The announcements of other peers, to be told to somebody: all where at most `max` are known, else a random sample.
     pub fn announcements(&self, max: usize) -> Vec<KnownPeer> {
-        let now = self.env.clock.elapsed();
-        let now_s = self.env.clock.unix_s();
+        let at = self.at();
         let mut all: Vec<KnownPeer> = {
             let inner = self.lock();
-            let others = inner.peers.iter().filter(|(id, peer)| {
-                Some(**id) != self.own && now_s < peer.announcement.certificate.until
-            });
-            others.map(|(_, peer)| peer.known(now)).collect()
+            let others = inner.peers.iter();
+            let others =
+                others.filter(|(id, peer)| Some(**id) != self.own && peer.is_valid(at.unix_s));
+            others.map(|(_, peer)| peer.known(at.elapsed)).collect()
         };
         if all.len() > max {
             // The first `max` of a shuffle; the bias of the remainder is below 2^-50.
@@ -232,7 +271,8 @@ impl Directory {
         all
     }
 
-    /// The peers that placement ranks: those with a certificate that is valid now that have not left.
+    /// The peers that placement ranks: those with a certificate that have not left. One that ran out stays in it until the next
+    /// multiple of ten minutes, and is called by nobody.
     pub fn view(&self) -> Arc<View> {
         self.views().0
     }
@@ -242,41 +282,32 @@ impl Directory {
     pub fn views(&self) -> (Arc<View>, Option<Arc<View>>) {
         let now = self.env.clock.unix_s();
         let mut inner = self.lock();
-        if let Some(cached) = inner.view.as_ref().filter(|cached| now < cached.until) {
+        if let Some(cached) = inner.view.as_ref().filter(|cached| cached.counts(now)) {
             return (cached.view.clone(), cached.before.clone());
         }
-        // The certificates that expired are forgotten, and with them what was announced under them.
-        inner.peers.retain(|_, peer| now < peer.announcement.certificate.until);
-        let serving = inner.peers.values().map(|peer| &peer.announcement);
-        let serving = serving.filter(|announcement| announcement.state != PeerState::Left);
-        let candidates = serving.map(|announcement| Candidate {
-            peer: announcement.certificate.peer,
-            organisation: announcement.certificate.organisation,
-            weight: announcement.certificate.capacity,
-        });
-        let candidates: Vec<Candidate> = candidates.collect();
+        let candidates = inner.candidates(now);
         let before = inner.before(&candidates).map(Arc::new);
         let view = Arc::new(View::new(inner.roster.number(), candidates));
-        let ends = inner.peers.values().map(|peer| peer.announcement.certificate.until);
-        let until = ends.min().unwrap_or(u64::MAX);
-        inner.view = Some(CachedView { view: view.clone(), before: before.clone(), until });
-        (view, before)
+        let until = inner.view_lasts_until(now);
+        let both = (view.clone(), before.clone());
+        inner.view = Some(CachedView { view, before, made: now, until });
+        both
     }
 
     /// Every known peer, in the order of their keys.
     pub fn peers(&self) -> Vec<PeerStatus> {
-        let now = self.env.clock.elapsed();
-        let now_s = self.env.clock.unix_s();
+        let at = self.at();
         let inner = self.lock();
-        let valid = inner.peers.values();
-        let valid = valid.filter(|peer| now_s < peer.announcement.certificate.until);
-        valid.map(|peer| peer.status(&inner.roster, now)).collect()
+        let valid = inner.peers.values().filter(|peer| peer.is_valid(at.unix_s));
+        valid.map(|peer| peer.status(&inner.roster, at.elapsed)).collect()
     }
 
-    /// Where to call this peer: the address that worked last, or the next one after one that did not.
+    /// Where to call this peer: the address that worked last, or the next one after one that did not. `None` where it is not known, or
+    /// its certificate ran out.
     pub fn endpoint(&self, peer: &PeerId) -> Option<Endpoint> {
+        let now = self.env.clock.unix_s();
         let inner = self.lock();
-        let known = inner.peers.get(peer)?;
+        let known = inner.peers.get(peer).filter(|known| known.is_valid(now))?;
         Some(Endpoint { peer: Some(*peer), address: known.address()?.to_owned() })
     }
 
@@ -289,12 +320,12 @@ impl Directory {
     pub fn organisation_of(&self, peer: &PeerId) -> Option<OrgId> {
         let now = self.env.clock.unix_s();
         let inner = self.lock();
-        let announcement = &inner.peers.get(peer)?.announcement;
-        let valid = now < announcement.certificate.until && announcement.state != PeerState::Left;
-        valid.then_some(announcement.certificate.organisation)
+        let known = inner.peers.get(peer).filter(|known| known.is_valid(now))?;
+        let is_there = known.announcement.state != PeerState::Left;
+        is_there.then_some(known.announcement.certificate.organisation)
     }
 
-    /// What a peer announced last, verified when it was learnt.
+    /// What a peer announced last, verified when it was learnt; also where its certificate ran out meanwhile.
     pub fn announcement(&self, peer: &PeerId) -> Option<Arc<Announcement>> {
         self.lock().peers.get(peer).map(|known| known.announcement.clone())
     }
@@ -313,16 +344,20 @@ impl Directory {
 
     /// The signed bytes of what these peers announced last, in their order; unknown ones are left out.
     pub fn announced(&self, peers: &[PeerId]) -> Vec<Bytes> {
+        let now = self.env.clock.unix_s();
         let inner = self.lock();
-        peers.iter().filter_map(|peer| Some(inner.peers.get(peer)?.bytes.clone())).collect()
+        let known = peers.iter().filter_map(|peer| inner.peers.get(peer));
+        known.filter(|known| known.is_valid(now)).map(|known| known.bytes.clone()).collect()
     }
 
-    /// The known peer whose newest announcement these bytes are.
+    /// The known peer whose newest announcement these bytes are, as long as that counts.
     pub(crate) fn signer_of(&self, announcement: &Bytes) -> Option<PeerId> {
+        let now = self.env.clock.unix_s();
         let inner = self.lock();
         let signer = inner.signers.get(announcement)?;
-        let known = inner.peers.get(signer).is_some_and(|peer| peer.bytes == *announcement);
-        known.then_some(*signer)
+        let known = inner.peers.get(signer);
+        let is_it = known.is_some_and(|peer| peer.bytes == *announcement && peer.is_valid(now));
+        is_it.then_some(*signer)
     }
 
     /// A call to the peer was answered, a small one, in so much time.
@@ -349,17 +384,22 @@ impl Directory {
         there.for_each(|known| known.failed(error, now));
     }
 
-    /// How well the peer is. A peer that is not known is [`Health::Away`].
+    /// How well the peer is. A peer that is not known, or whose certificate ran out, is [`Health::Away`].
     pub fn health(&self, peer: &PeerId) -> Health {
-        let now = self.env.clock.elapsed();
+        let at = self.at();
         let inner = self.lock();
-        inner.peers.get(peer).map_or(Health::Away, |known| known.health(now))
+        let known = inner.peers.get(peer).filter(|known| known.is_valid(at.unix_s));
+        known.map_or(Health::Away, |known| known.health(at.elapsed))
     }
 
     /// Announcements that taught something, from now on. A receiver that lags by more than [`CHANGES_MAX`] is told so
     /// and loses the oldest; [`Directory::peers`] has the whole.
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
+    }
+
+    fn at(&self) -> At {
+        At { unix_s: self.env.clock.unix_s(), elapsed: self.env.clock.elapsed() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -369,16 +409,21 @@ impl Directory {
 }
 
 impl Inner {
-    fn new(roster: Arc<Roster>) -> Self {
+    fn new(roster: Arc<Roster>, began: Duration) -> Self {
         Self {
             roster,
+            began,
             previous: None,
             unknown: rosters::Unknown::default(),
             peers: BTreeMap::new(),
             signers: HashMap::new(),
+            shares: BTreeMap::new(),
             peers_max: PEERS_KNOWN_MAX,
+            of_one_min: room::OF_ONE_MIN,
             view: None,
+            turnover: Turnover::default(),
             revoked: BTreeMap::new(),
+            revoked_digest: rosters::digest(std::iter::empty()),
             parted: VecDeque::new(),
             calendars: BTreeMap::new(),
             usual: Usual::default(),
@@ -390,34 +435,73 @@ impl Inner {
         &mut self,
         announcement: &Arc<Announcement>,
         bytes: &Bytes,
-        own: bool,
-        now: Duration,
+        own: Option<PeerId>,
+        at: At,
     ) -> Result<Learnt, CertificateError> {
         let id = announcement.certificate.peer;
         let organisation = announcement.certificate.organisation;
         if self.is_revoked(&organisation, id.key()) {
             return Err(CertificateError::Revoked(organisation));
         }
-        if let Some(known) = self.peers.get_mut(&id) {
-            if (known.announcement.sequence, &known.bytes) >= (announcement.sequence, bytes) {
-                return Ok(Learnt::Known);
-            }
-            if !own && !known.may_change(now) {
-                return Ok(Learnt::Often);
-            }
-            self.signers.remove(&known.bytes);
-            known.renew(announcement.clone(), bytes.clone());
-            self.signs(id, bytes);
-            self.view = None;
-            return Ok(Learnt::Newer);
+        let Some(known) = self.peers.get_mut(&id) else {
+            return Ok(self.take_new(announcement, bytes, own, at));
+        };
+        if (known.announcement.sequence, &known.bytes) >= (announcement.sequence, bytes) {
+            return Ok(Learnt::Known);
         }
-        if self.peers.len() >= self.peers_max {
+        if own != Some(id) && !known.may_change(at.elapsed) {
+            return Ok(Learnt::Often);
+        }
+        let (before, said) = (known.candidate(at.unix_s), known.bytes.clone());
+        let was_of = known.announcement.certificate.organisation;
+        if was_of != organisation && self.has_part(&organisation) {
             return Ok(Learnt::Full);
         }
-        self.peers.insert(id, Peer::new(announcement.clone(), bytes.clone()));
+        let after = peer::candidate(announcement, at.unix_s);
+        self.changes(before.as_ref(), after.as_ref(), at);
+        self.signers.remove(&said);
+        if let Some(known) = self.peers.get_mut(&id) {
+            known.renew(announcement.clone(), bytes.clone());
+        }
+        if was_of != organisation {
+            self.count_shares();
+        }
         self.signs(id, bytes);
-        self.view = None;
-        Ok(Learnt::New)
+        self.view_ends_with(announcement);
+        Ok(Learnt::Newer)
+    }
+
+    fn take_new(
+        &mut self,
+        announcement: &Arc<Announcement>,
+        bytes: &Bytes,
+        own: Option<PeerId>,
+        at: At,
+    ) -> Learnt {
+        let goes = match self.room_for(announcement, own, at) {
+            Room::No => return Learnt::Full,
+            Room::Free => None,
+            Room::InsteadOf(peer) => Some(peer),
+        };
+        let before = goes.and_then(|goes| self.peers.get(&goes)?.candidate(at.unix_s));
+        let after = peer::candidate(announcement, at.unix_s);
+        self.changes(before.as_ref(), after.as_ref(), at);
+        if goes.and_then(|goes| self.peers.remove(&goes)).is_some() {
+            self.count_shares();
+        }
+        let PeerCertificate { peer, organisation, .. } = announcement.certificate;
+        self.peers.insert(peer, Peer::new(announcement.clone(), bytes.clone()));
+        *self.shares.entry(organisation).or_default() += 1;
+        self.signs(peer, bytes);
+        self.view_ends_with(announcement);
+        Learnt::New
+    }
+
+    /// The view is right no longer than this announcement is in it, where it was not made anew for it.
+    fn view_ends_with(&mut self, announcement: &Announcement) {
+        if let Some(view) = &mut self.view {
+            view.until = view.until.min(peer::leaves_view_at(announcement));
+        }
     }
 
     /// Whether the peer announced something under this sequence.

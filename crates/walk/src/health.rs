@@ -119,6 +119,11 @@ impl Outcomes {
         }
     }
 
+    /// Whether more than one call to it failed since the last good one.
+    pub(crate) fn failed_again(&self) -> bool {
+        self.failures >= 2
+    }
+
     /// Whether calls to it failed for [`AWAY_AFTER`], whatever it announced.
     pub(crate) fn is_away(&self, now: Duration) -> bool {
         let is_long = |since: Duration| now.saturating_sub(since) >= AWAY_AFTER;

@@ -8,7 +8,7 @@ use crypto::{PeerId, Place, RecordId};
 use document::{Document, Kind, Record};
 use env::Env;
 use env::calls::{CallError, Calls, Credential, Endpoint, FindRequest, FindResponse};
-use placement::{Redundancy, redundancy};
+use placement::{Redundancy, View, redundancy};
 
 use crate::background::{Background, Rest, Unfinished};
 use crate::core::{Core, LocalStore, Wanted};
@@ -138,13 +138,41 @@ impl Walker {
 
     /// The copies that this program sends of a record of this kind, in the network as it is known now: one where a
     /// librarian walks for it.
+    ///
+    /// Where fewer peers can be reached than acknowledge it there, of a document so many do as in a network of those alone
+    /// ([`Directory::reached`]). Of what changes under its name W stays: a reader asks so many that one of W is among them.
     pub fn redundancy(&self, kind: Kind) -> Redundancy {
+        self.copies_of(kind, None, Directory::reached)
+    }
+
+    /// As [`Walker::redundancy`], by the peers that this program heard ([`Directory::heard`]), and where a put asked for so many
+    /// copies of each page: those are no fewer then, whoever can be reached.
+    pub fn redundancy_to_put(&self, kind: Kind, asked: Option<u32>) -> Redundancy {
+        self.copies_of(kind, asked, Directory::heard)
+    }
+
+    fn copies_of(
+        &self,
+        kind: Kind,
+        asked: Option<u32>,
+        within_reach: impl FnOnce(&Directory, &View, usize) -> Option<View>,
+    ) -> Redundancy {
         if self.is_thin() {
             return Redundancy { copies: 1, acknowledged: 1 };
         }
-        let directory = &self.core.directory;
+        let directory: &Directory = &self.core.directory;
         let genesis = directory.genesis();
-        redundancy(kind, directory.view().len(), genesis.suite, genesis.copies)
+        let view: &View = &directory.view();
+        let of = |peers: usize| redundancy(kind, peers, genesis.suite, asked.or(genesis.copies));
+        let all = of(view.len());
+        if !kind.is_document() {
+            return all;
+        }
+        let reached = within_reach(directory, view, all.acknowledged as usize);
+        let Some(reached) = reached else { return all };
+        let peers = reached.len().max(asked.unwrap_or(0) as usize);
+        // N stays: repair makes the others when there are peers for them.
+        Redundancy { acknowledged: of(peers).acknowledged.min(all.acknowledged), ..all }
     }
 
     /// Stores a record at its holders; answers when W copies are durable. The other copies go on behind.

@@ -5,6 +5,11 @@
 //! who answers just now would give the files of a bad hour less protection than those of a good one. Fragments of
 //! peers that do not answer go to spares, and where too few answer the put says so.
 //!
+//! But who is known need never have run: one organisation's certificates would end all puts, if fewer peers answer than the table's
+//! row waits for. So where that is so, the put goes by those alone that answer: by their row, and of copies by their W. N stays the
+//! network's, and repair makes what is missing of it when there are peers for it. What a put or a genesis asks for by name stays what
+//! it is.
+//!
 //! A put of which nothing was read yet fails where its profile needs more peers than are known. A program that has just
 //! joined, or whose network has just started, may not have heard of all yet: so it asks again for [`PEERS_WAIT`] before.
 
@@ -13,7 +18,8 @@ use std::time::Duration;
 use crypto::Suite;
 use document::metadata::METADATA_INLINE_BYTES_MAX;
 use document::{CompressionCodec, EntryMetadata, INLINE_BYTES_MAX, Kind, WholeMacs};
-use placement::{Profile, Redundancy, redundancy};
+use futures::StreamExt;
+use placement::{Profile, Redundancy};
 
 use super::code::Shape;
 use super::info;
@@ -26,6 +32,10 @@ use crate::types::PutOptions;
 pub const PEERS_WAIT: Duration = Duration::from_secs(10);
 /// How often it asks a peer meanwhile whom that one knows.
 const PEERS_ASKED_EVERY: Duration = Duration::from_millis(500);
+/// How long a put waits for peers that it does not know to be there, where they decide: as long as one call takes.
+const UNHEARD_WAIT: Duration = walk::CALL_LIMIT.saturating_add(Duration::from_secs(1));
+/// How many of them are asked at once.
+const UNHEARD_AT_ONCE: usize = 16;
 /// What a page's ciphertext has beyond its chunk: the codec's byte and the tag.
 const CIPHERTEXT_EXTRA: u64 = 1 + document::page::CIPHERTEXT_BYTES_MIN as u64;
 
@@ -46,8 +56,65 @@ impl Author {
         Ok(options)
     }
 
-    /// How a put keeps its content, as soon as enough peers are known.
+    /// How a put keeps its content, as soon as enough peers are known; where it is not said, and fewer answer than are waited for, as
+    /// a network of those would.
     async fn profile_in_time(&self, asked: Option<Profile>) -> Result<Profile, AuthorError> {
+        let profile = self.known_in_time(asked).await?;
+        if self.walker().is_thin() {
+            return Ok(profile);
+        }
+        let by_table = asked.is_none() && self.walker().directory().genesis().profile.is_none();
+        let stripe = by_table && matches!(profile, Profile::Stripe { .. });
+        let fragments = if stripe { profile.threshold() } else { 0 };
+        // No other record waits for more copies.
+        let entries = self.walker().redundancy(Kind::Entry).acknowledged;
+        self.ask_unheard(fragments.max(entries) as usize).await;
+        if !stripe {
+            return Ok(profile);
+        }
+        let directory = self.walker().directory();
+        let Some(heard) = directory.heard(&directory.view(), fragments as usize) else {
+            return Ok(profile);
+        };
+        let narrow = Profile::of_network(directory.genesis(), &heard);
+        tracing::warn!(
+            %profile, %narrow, answer = heard.len(),
+            "fewer peers answer than the network's profile waits for: the put goes by those alone"
+        );
+        Ok(narrow)
+    }
+
+    /// Introduces this program to peers that it never heard, where those that it did are fewer than `needed`: until they are as many,
+    /// all were asked, or [`UNHEARD_WAIT`] has passed.
+    async fn ask_unheard(&self, needed: usize) {
+        let directory = self.walker().directory();
+        let view = directory.view();
+        let unheard = directory.unheard(&view, needed);
+        if unheard.is_empty() {
+            return;
+        }
+        tracing::debug!(
+            needed,
+            asked = unheard.len(),
+            "too few peers were heard: others are asked"
+        );
+        let calls = unheard.into_iter().filter_map(|peer| directory.endpoint(&peer));
+        let calls = calls.map(|to| async move { self.walker().introduce(&to).await.is_ok() });
+        let calls: Vec<_> = calls.collect();
+        let mut calls = futures::stream::iter(calls).buffer_unordered(UNHEARD_AT_ONCE);
+        let asking = async {
+            while let Some(answered) = calls.next().await {
+                if answered && directory.unheard(&view, needed).is_empty() {
+                    return;
+                }
+            }
+        };
+        // Who has not answered by then is not there.
+        let _ = self.env().within(UNHEARD_WAIT, asking).await;
+    }
+
+    /// How a put keeps its content, as soon as enough peers are known.
+    async fn known_in_time(&self, asked: Option<Profile>) -> Result<Profile, AuthorError> {
         let until = self.env().clock.elapsed() + PEERS_WAIT;
         loop {
             let found = self.profile(asked);
@@ -101,34 +168,35 @@ impl Author {
 
     /// The copies of a record of this kind, where the content of its put is kept so.
     pub(super) fn redundancy(&self, profile: Profile, kind: Kind) -> Redundancy {
-        let walker = self.walker();
-        match profile {
-            Profile::Copies(copies) if !walker.is_thin() && copies != self.copies_of_network() => {
-                redundancy(kind, walker.directory().view().len(), self.suite(), Some(copies))
-            }
-            Profile::Copies(_) | Profile::Stripe { .. } => walker.redundancy(kind),
-        }
+        let asked = match profile {
+            Profile::Copies(copies) if copies != self.copies_of_network() => Some(copies),
+            Profile::Copies(_) | Profile::Stripe { .. } => None,
+        };
+        self.walker().redundancy_to_put(kind, asked)
     }
 
     /// The stripes of a content that is kept so; `None` for copies.
     ///
     /// # Errors
-    /// [`AuthorError::Unsealable`] for metadata that is too long for any entry.
+    /// [`AuthorError::Unsealable`] for metadata that is too long for the entry of a content of any size.
     pub(super) fn shape(&self, options: &PutOptions) -> Result<Option<Shape>, AuthorError> {
+        // The longest metadata that contents of up to so many bytes can have: numbers of all lengths up to these.
+        let longest = |bytes: u64| {
+            let metadata = EntryMetadata {
+                info: info(options),
+                codec: CompressionCodec::ZstdChunks,
+                ciphertext_size: bytes.saturating_add(CIPHERTEXT_EXTRA),
+                ciphertext_mac: [u8::MAX; 32],
+                uncompressed_size: bytes,
+                uncompressed_mac: [u8::MAX; 32],
+                whole_macs: WholeMacs::Tags,
+            };
+            metadata.encode().map_err(|source| AuthorError::Unsealable(source.into()))
+        };
+        longest(u64::MAX)?;
         let Some(Profile::Stripe { k, n }) = options.profile else { return Ok(None) };
         // Whether a small content goes into its entry must be known before it is sealed, since sealed it is k pages or one.
-        // The longest metadata it can have: numbers of all lengths up to these.
-        let metadata = EntryMetadata {
-            info: info(options),
-            codec: CompressionCodec::ZstdChunks,
-            ciphertext_size: INLINE_BYTES_MAX + CIPHERTEXT_EXTRA,
-            ciphertext_mac: [u8::MAX; 32],
-            uncompressed_size: INLINE_BYTES_MAX,
-            uncompressed_mac: [u8::MAX; 32],
-            whole_macs: WholeMacs::Tags,
-        };
-        let encoded = metadata.encode().map_err(|source| AuthorError::Unsealable(source.into()))?;
-        let fits = encoded.len() <= METADATA_INLINE_BYTES_MAX;
+        let fits = longest(INLINE_BYTES_MAX)?.len() <= METADATA_INLINE_BYTES_MAX;
         let inline_bytes_max = if fits { Some(INLINE_BYTES_MAX as usize) } else { None };
         Ok(Some(Shape { k, n, inline_bytes_max }))
     }

@@ -92,6 +92,38 @@ fn long_metadata_moves_a_small_page_out_of_its_entry() {
 }
 
 #[test]
+fn metadata_that_is_too_long_is_refused_before_a_byte_is_read() {
+    /// A source that must not be touched.
+    struct Untouched;
+    impl tokio::io::AsyncRead for Untouched {
+        fn poll_read(
+            self: std::pin::Pin<&mut Self>,
+            _context: &mut std::task::Context<'_>,
+            _into: &mut tokio::io::ReadBuf<'_>,
+        ) -> std::task::Poll<std::io::Result<()>> {
+            panic!("a byte was read");
+        }
+    }
+    time::run(3, |env| async move {
+        let copies = Net::copying(&env);
+        let stripes = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let libri = Net::new(&env, 3, 9, Suite::Libri1);
+        for (number, net) in [copies, stripes, libri].iter().enumerate() {
+            let author = net.user("ada");
+            // With all else that is sealed in an entry, a little too much; and far too much.
+            for bytes in [(256 << 10) - 100, 300 << 10] {
+                let properties = [("k".to_owned(), vec![7; bytes])].into();
+                let options = PutOptions { properties, ..PutOptions::default() };
+                let put = author.put(Untouched, options, Arc::new(NoProgress)).await;
+                let error = put.unwrap_err();
+                assert!(matches!(error, AuthorError::Unsealable(_)), "{number}: {error:?}");
+                assert_eq!(net.records(), 0, "{number}");
+            }
+        }
+    });
+}
+
+#[test]
 fn ranges_give_their_bytes_and_touch_their_pages_alone() {
     for suite in Suite::ALL {
         time::run(4, |env| async move {

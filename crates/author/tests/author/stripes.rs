@@ -15,6 +15,7 @@ use placement::Profile;
 use testkit::crowd::Crowd;
 use testkit::network::Fault;
 use testkit::time;
+use walk::AWAY_AFTER;
 
 use crate::network::{Net, get, noise, put, try_get};
 
@@ -355,6 +356,75 @@ fn fewer_peers_than_fragments_up_is_partly_done_and_too_few_an_error() {
             assert_eq!(author.window_bytes().0, 0);
         });
     }
+}
+
+/// A put that goes by 39 peers alone.
+async fn put_narrow(author: &Author, content: &[u8]) {
+    let report = put(author, content).await.unwrap();
+    assert!(report.full && report.profile.to_string() == "8/24", "{report:?}");
+    assert!(get(author, report.address).await.unwrap().0 == content);
+}
+
+/// 48 peers are certified and 9 of them never ran: 39 answer, and the row of 48 waits for 40.
+#[test]
+fn certificates_of_peers_that_never_ran_end_no_puts() {
+    for fault in [Fault::Down, Fault::Hang] {
+        time::run(16, |env| async move {
+            let net = Net::new(&env, 3, 48, Suite::Holdfast1);
+            // All of one organisation.
+            let unrun: Vec<PeerId> = (0..9).map(|at| net.community.peer(3 * at)).collect();
+            unrun.iter().for_each(|peer| net.network.set(peer, fault.clone()));
+            let content = noise(7, 100 * KIB);
+            // A program that has just joined: it asks those that it never heard before it goes by the others.
+            let author = net.user("ada");
+            let first = net.community.members[1].address.clone();
+            author.walker().join(&[first]).await.unwrap();
+            put_narrow(&author, &content).await;
+            // What is asked for by name stays what it is, and fails.
+            let error = put_as(&author, &content, "16/48").await.unwrap_err();
+            assert!(matches!(error, AuthorError::Store { .. }), "{error:?}");
+            // One that introduced itself to nobody knows it once calls failed for a minute.
+            let author = net.user("ben");
+            let directory = author.walker().directory().clone();
+            let fail = |peers: &[PeerId]| {
+                for peer in peers {
+                    let (address, reason) = ("a".to_owned(), "refused".to_owned());
+                    directory.failed(peer, &CallError::Unreachable { address, reason });
+                }
+            };
+            fail(&unrun);
+            env.clock.sleep(AWAY_AFTER).await;
+            fail(&unrun);
+            put_narrow(&author, &content).await;
+            // With one more of them there are forty, and all is as it was.
+            net.network.set(&unrun[0], Fault::None);
+            directory.good(&unrun[0], Duration::from_millis(1));
+            let report = put(&author, &content).await.unwrap();
+            assert_eq!((report.profile.to_string().as_str(), report.acked), ("16/48", 40));
+            assert!(get(&author, report.address).await.unwrap().0 == content);
+        });
+    }
+}
+
+/// Four peers answer of 18 that are certified: 3 copies of each page, and the entry at all four, where five were waited for.
+#[test]
+fn where_fewer_answer_than_acknowledge_an_entry_a_put_goes_by_those_and_says_what_is_owed() {
+    time::run(17, |env| async move {
+        let net = Net::new(&env, 5, 18, Suite::Holdfast1);
+        (4..18).for_each(|number| net.network.set(&net.community.peer(number), Fault::Down));
+        let author = net.user("ada");
+        let all = author.walker().redundancy(Kind::Entry);
+        assert_eq!((all.copies, all.acknowledged), (9, 5));
+        author.walker().join(&[net.community.members[0].address.clone()]).await.unwrap();
+        let content = noise(8, 100 * KIB);
+        let report = put(&author, &content).await.unwrap();
+        assert_eq!(report.profile, Profile::Copies(3));
+        assert!(!report.full && (report.acked, report.wanted) == (4, 9), "{report:?}");
+        assert!(get(&author, report.address).await.unwrap().0 == content);
+        // As many copies as are asked for by number are waited for.
+        let error = put_as(&author, &content, "copies:9").await.unwrap_err();
+        assert!(matches!(error, AuthorError::Store { .. }), "{error:?}");
+    });
 }
 
 #[test]

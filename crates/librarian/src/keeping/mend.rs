@@ -7,6 +7,9 @@
 //! Who is first in rank among the holders begins at once, the others wait for their turn, so that one begins, and another
 //! where that one dies.
 //!
+//! A fragment moves, too, where its holder's organisation has more of the stripe than may be lost ([`View::plan`]): that is the last that
+//! is done, and who hands one over drops its own once the other proved that it has it.
+//!
 //! Stripes that nobody can mend, or could, are tried beside the others and hold up none of them ([`Lane`]): anybody can make thousands
 //! of those.
 
@@ -21,7 +24,7 @@ use env::calls::keep::{
     CLAIMS_MAX, ClaimAnswer, KeepAnswer, KeepRequest, MOVED_MAX, SettledStripe,
 };
 use futures::StreamExt;
-use placement::{Mend, StripeNow};
+use placement::{Mend, StripeNow, View};
 
 use super::ask::{SMALL_LIMIT, ask, strange};
 use super::epoch::Epoch;
@@ -30,6 +33,7 @@ use super::hand_out::hand_out;
 use super::inventory::Inventory;
 use super::leave::Given;
 use super::make;
+use super::map::StripeMap;
 use super::surplus::has;
 use super::work::{Due, Lack};
 use super::{Keeping, locked};
@@ -60,10 +64,10 @@ pub(super) fn lacks(inventory: &Inventory, id: &RecordId, own: &PeerId) -> Optio
     let epoch = inventory.epoch();
     let map = inventory.stripes.get(id)?;
     let possible = epoch.possible(&Place::from(*id), map.n());
-    let whole: Vec<(u8, PeerId)> =
-        map.whole(&inventory.names).filter(|(_, peer)| epoch.answers(peer)).collect();
+    let whole = whole(inventory, map);
     let (k, n, leaving) = (map.k(), map.n(), &epoch.leaving);
-    let plan = planned(&StripeNow { k, n, whole: &whole, possible: &possible, leaving });
+    let now = StripeNow { k, n, whole: &whole, possible: &possible, leaving };
+    let plan = planned(&epoch.view, &now);
     let mut there: Vec<u8> = whole.iter().map(|(index, _)| *index).collect();
     there.sort_unstable();
     there.dedup();
@@ -77,11 +81,22 @@ pub(super) fn lacks(inventory: &Inventory, id: &RecordId, own: &PeerId) -> Optio
     (mendable || unreadable).then_some(Lack { missing, spare, mendable })
 }
 
+/// Who is believed to hold which fragment of a stripe and answers, and what is here: that counts also where another has it too.
+fn whole(inventory: &Inventory, map: &StripeMap) -> Vec<(u8, PeerId)> {
+    let (epoch, own) = (inventory.epoch(), inventory.own());
+    let here = map.mine.iter().map(|index| (*index, own));
+    let all = map.whole(&inventory.names).chain(here);
+    let mut whole: Vec<(u8, PeerId)> = all.filter(|(_, peer)| epoch.answers(peer)).collect();
+    whole.sort_unstable();
+    whole.dedup();
+    whole
+}
+
 /// What mends a stripe.
-fn planned(now: &StripeNow<'_>) -> Mend {
+fn planned(view: &View, now: &StripeNow<'_>) -> Mend {
     #[cfg(feature = "planted-bugs")]
     if counts_twice() {
-        let mut plan = placement::plan(now);
+        let mut plan = view.plan(now);
         // What one peer refuses goes to another, so that two fragments at one holder would not last.
         if 2 * now.whole.len() >= now.n {
             plan.make.clear();
@@ -89,7 +104,7 @@ fn planned(now: &StripeNow<'_>) -> Mend {
         plan.moves.clear();
         return plan;
     }
-    placement::plan(now)
+    view.plan(now)
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -191,15 +206,19 @@ impl Job {
         let answers = |peer: &&PeerId| gets(peer) || holds(peer);
         let possible: Vec<PeerId> = self.possible.iter().filter(answers).copied().collect();
         let (k, n) = (self.k, self.n);
-        planned(&StripeNow { k, n, whole, possible: &possible, leaving })
+        planned(&self.epoch.view, &StripeNow { k, n, whole, possible: &possible, leaving })
     }
 
     /// Who holds what now, of those that said so: what moved, and the rest, or else each holder that believes otherwise asks
-    /// everybody itself.
+    /// everybody itself. Of several that have one, who is to keep it: all are to believe the same.
     fn said(&self, moved: &[(u8, PeerId)]) -> Moved {
         let mut said = self.whole.clone();
+        let surplus = self.plan().surplus;
         let is_moved = |index| moved.iter().any(|(of, _)| *of == index);
-        said.retain(|(index, peer)| !self.silent.contains(peer) && !is_moved(*index));
+        said.retain(|(index, peer)| {
+            let stays = !surplus.contains(&(*index, *peer));
+            stays && !self.silent.contains(peer) && !is_moved(*index)
+        });
         said.extend(moved);
         said
     }
@@ -316,7 +335,10 @@ fn due_now(core: &Core, keeping: &Keeping, lane: Lane) -> Vec<Job> {
                 break;
             }
             let Some(mut job) = job_of(inventory, &id) else { continue };
-            let holds = |peer: &&PeerId| job.whole.iter().any(|(_, holder)| holder == *peer);
+            // Also where what is here counts as another's, who has it too.
+            let holds = |peer: &&PeerId| {
+                **peer == core.own || job.whole.iter().any(|(_, holder)| holder == *peer)
+            };
             let turn = job.possible.iter().filter(holds).position(|peer| *peer == core.own);
             // One that is not possible, or leaves, has its own fragment to move, and need not wait.
             let turn = u32::try_from(turn.unwrap_or(0)).unwrap_or(u32::MAX);
@@ -518,7 +540,7 @@ pub(super) async fn unclaim(core: &Core, keeping: &Keeping, surveyed: Surveyed) 
 /// A stripe by what is known of it here.
 fn job_of(inventory: &Inventory, id: &RecordId) -> Option<Job> {
     let (map, epoch) = (inventory.stripes.get(id)?, inventory.epoch());
-    let whole = map.whole(&inventory.names).filter(|(_, peer)| epoch.answers(peer)).collect();
+    let whole = whole(inventory, map);
     let possible = epoch.possible(&Place::from(*id), map.n());
     let (k, n, mine) = (map.k(), map.n(), map.mine.clone());
     let (epoch, besides, silent) = (Arc::clone(epoch), Vec::new(), BTreeSet::new());
@@ -561,30 +583,40 @@ async fn claimed_at(
     }
 }
 
-/// Makes the map of a stripe what its holders said. Of two fragments that are here one stays, the other is where it is too.
+/// Makes the map of a stripe what its holders said: of several that have a fragment who keeps it by the plan. Of two fragments that are
+/// here one stays, the other is where it is too.
 fn believe(core: &Core, keeping: &Keeping, job: &Job) {
+    let surplus = job.plan().surplus;
+    let stays = |copy: &&(u8, PeerId)| !surplus.contains(copy);
+    // Who leaves has handed over only what another proved.
+    let goes = |index: u8| !keeping.is_leaving() && surplus.contains(&(index, core.own));
     let elsewhere = |index: u8| {
-        let mut holders = job.whole.iter().filter(|(of, peer)| *of == index && *peer != core.own);
-        holders.next().map(|(_, peer)| *peer)
+        let others = || job.whole.iter().filter(|(of, peer)| *of == index && *peer != core.own);
+        others().find(stays).or_else(|| others().next()).map(|(_, peer)| *peer)
     };
     let mut twice = Vec::new();
     {
         let mut inventory = locked(&keeping.inventory);
         let Some(inventory) = inventory.as_mut() else { return };
         inventory.with_map(&job.id, |map, names| {
+            let own = names.of(&core.own);
             for index in 0..=u8::MAX {
-                if usize::from(index) < map.n() && !map.mine.contains(&index) {
-                    map.set(index, None);
+                match map.mine.contains(&index) {
+                    false => map.set(index, None),
+                    // Who leaves may have handed it over.
+                    true if keeping.is_leaving() => {}
+                    true => map.set(index, Some(own)),
                 }
             }
-            for (index, peer) in &job.whole {
+            for (index, peer) in job.whole.iter().filter(stays).chain(&job.whole) {
                 if map.holder(*index).is_none() {
                     map.set(*index, Some(names.of(peer)));
                 }
             }
-            let mut stay = map.mine.len();
-            for index in map.mine.clone() {
-                if let Some(peer) = elsewhere(index).filter(|_| stay > 1) {
+            let (mut mine, mut stay) = (map.mine.clone(), map.mine.len());
+            mine.sort_unstable_by_key(|index| !goes(*index));
+            for index in mine {
+                if let Some(peer) = elsewhere(index).filter(|_| stay > 1 || goes(index)) {
                     map.set(index, Some(names.of(&peer)));
                     twice.push((index, peer));
                     stay -= 1;
@@ -820,17 +852,22 @@ impl Gave {
     }
 }
 
-/// What this peer moved is another's to hold, whose disk has it: it counts here no more. A peer that leaves serves it until it has left.
+/// What this peer moved is another's to hold, who proved that it has it: it counts here no more. A peer that leaves serves it until it has
+/// left.
 async fn gave_away(core: &Core, keeping: &Keeping, job: &Job, gave: Option<Gave>) {
     let Some(Gave { stripe, fragments }) = gave else { return };
     let payers = core.leases.payers(&Place::from(job.id));
     let mut ids: Vec<RecordId> = Vec::with_capacity(fragments.len());
-    for (id, Given { to, .. }) in fragments {
-        // What another took and does not keep for all who pay for it stays here beside that; who leaves takes nothing along.
+    for (id, Given { index, to, .. }) in fragments {
+        // What another took and does not prove, or does not keep for all who pay for it, stays here beside that; who leaves takes nothing
+        // along.
         if keeping.is_leaving()
-            || super::surplus::is_kept_for_all(core, &to, &job.id, &payers).await
+            || (proves(core, &to, &id, &job.id).await
+                && super::surplus::is_kept_for_all(core, &to, &job.id, &payers).await)
         {
             ids.push(id);
+        } else {
+            locked(&keeping.work).is_twice(job.id, index, to);
         }
     }
     if !keeping.is_leaving() {
@@ -844,6 +881,16 @@ async fn gave_away(core: &Core, keeping: &Keeping, job: &Job, gave: Option<Gave>
     // This stripe is settled by its job; another that names one of them lacks it now.
     let others: Vec<RecordId> = of.into_iter().filter(|stripe| *stripe != job.id).collect();
     keeping.look_at(core, &others);
+}
+
+/// Whether another proves that it has a fragment of this stripe that is here. Of one that cannot be read here nobody can tell.
+async fn proves(core: &Core, peer: &PeerId, id: &RecordId, stripe: &RecordId) -> bool {
+    match core.shelf.get(id).await {
+        Ok(Some(record)) => {
+            has(core, peer, &Record { place: Place::from(*stripe), ..record }).await
+        }
+        _ => false,
+    }
 }
 
 impl Keeping {

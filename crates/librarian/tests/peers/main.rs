@@ -14,6 +14,7 @@ mod liars;
 mod lines;
 mod news;
 mod objects;
+mod organisations;
 mod records;
 mod repair;
 mod rosters;

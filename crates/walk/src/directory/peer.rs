@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use crypto::{Announcement, OrgId, PeerId, PeerState, Roster};
 use env::calls::{CallError, KnownPeer};
+use placement::Candidate;
 
+use super::turnover::SLOT_S;
 use crate::health::{Health, Outcomes};
 use crate::latency::Latency;
 
@@ -73,6 +75,23 @@ pub(super) struct Peer {
     pub(super) probe_at: Duration,
 }
 
+/// From when whoever announced this is in no view, Unix seconds: the first multiple of ten minutes at or behind the end of its
+/// certificate. So those whose certificates end one after the other leave all at once, and views are the same for ten minutes.
+pub(super) fn leaves_view_at(announcement: &Announcement) -> u64 {
+    announcement.certificate.until.div_ceil(SLOT_S).saturating_mul(SLOT_S)
+}
+
+/// How placement ranks whoever announced this; `None` where it does not: it left, or its time is over.
+pub(super) fn candidate(announcement: &Announcement, now_s: u64) -> Option<Candidate> {
+    let ranks = announcement.state != PeerState::Left && now_s < leaves_view_at(announcement);
+    let certificate = &announcement.certificate;
+    ranks.then_some(Candidate {
+        peer: certificate.peer,
+        organisation: certificate.organisation,
+        weight: certificate.capacity,
+    })
+}
+
 /// What a call that was not answered in time says of the address in use. A firewall that drops what it is sent ends a dial so, and a
 /// peer that is slow ends a call so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,6 +142,26 @@ impl Peer {
         }
         self.announcement = announcement;
         self.bytes = bytes;
+    }
+
+    /// Whether it ever answered this program.
+    pub(super) fn was_heard(&self) -> bool {
+        self.outcomes.last_good().is_some()
+    }
+
+    /// Whether its certificate counts now (Unix seconds).
+    pub(super) fn is_valid(&self, now_s: u64) -> bool {
+        now_s < self.announcement.certificate.until
+    }
+
+    /// From when it is in no view any more, Unix seconds.
+    pub(super) fn leaves_view_at(&self) -> u64 {
+        leaves_view_at(&self.announcement)
+    }
+
+    /// How placement ranks it now; `None` where it does not.
+    pub(super) fn candidate(&self, now_s: u64) -> Option<Candidate> {
+        candidate(&self.announcement, now_s)
     }
 
     pub(super) fn address(&self) -> Option<&str> {

@@ -80,9 +80,13 @@ impl Directory {
             })
         };
         let peers: Vec<PeerId> = gone.into_iter().filter(|peer| of_it(&inner, peer)).collect();
-        inner.peers.retain(|peer, _| !peers.contains(peer));
+        if !peers.is_empty() {
+            inner.peers.retain(|peer, _| !peers.contains(peer));
+            inner.count_shares();
+            inner.view = None;
+        }
         inner.revoked.insert(verified.organisation, (verified, revocation.clone()));
-        inner.view = None;
+        inner.renew_digest();
         drop(inner);
         // Nobody listening is no error.
         let _ =
@@ -141,6 +145,41 @@ mod tests {
                 directory.revocations()
             });
             assert_eq!(kept[0], kept[1]);
+        });
+    }
+
+    #[test]
+    fn what_two_know_of_revoked_keys_is_the_same_hash_and_changes_with_it() {
+        testkit::time::run(1, |env| async move {
+            let community = community(3, 6);
+            let list = |organisation: usize, sequence| {
+                let key = *community.peer(organisation).key();
+                let of = community.organisation(organisation).key;
+                let list = Revocation { organisation: of, sequence, keys: vec![key] };
+                list.sign(&community.organisations[organisation], &community.genesis.network())
+            };
+            let lists = [list(0, 1), list(2, 1)];
+            let knowing = |known: &[usize]| {
+                let directory = Directory::new(community.genesis.clone(), env.clone(), None);
+                known.iter().for_each(|at| drop(directory.revoke(&lists[*at]).unwrap()));
+                directory
+            };
+            let hash = |directory: &Directory| directory.known().revoked;
+            let lacks = |one: &Directory, other: &Directory| one.lacking(&other.known()).1;
+            let (nothing, first, second) = (knowing(&[]), knowing(&[0]), knowing(&[1]));
+            assert_eq!(lacks(&first, &nothing), [lists[0].clone()]);
+            assert!(lacks(&nothing, &first).is_empty());
+            let (one, other) = (knowing(&[0, 1]), knowing(&[1, 0]));
+            assert_eq!(hash(&one), hash(&other));
+            assert!(lacks(&one, &other).is_empty());
+            let all = [&nothing, &first, &second, &one].map(|known| hash(known));
+            let different: std::collections::BTreeSet<_> = all.into_iter().collect();
+            assert_eq!(different.len(), 4);
+            // Of an organisation that left there is none.
+            let change = Change::Remove(community.organisation(0).key);
+            let next = community.roster(&one.roster(), &change, &[1, 2]);
+            one.learn_roster(&next).unwrap();
+            assert_eq!(hash(&one), hash(&second));
         });
     }
 

@@ -122,6 +122,8 @@ impl Directory {
                 Arc::new(Announcement { certificate, ..Announcement::clone(&peer.announcement) });
             true
         });
+        inner.trim(self.own);
+        inner.turnover.clear();
         inner.relist_revocations(now);
         drop(inner);
         tracing::info!(
@@ -140,7 +142,7 @@ impl Directory {
         Known {
             roster: inner.roster.number(),
             roster_hash: *inner.roster.hash(),
-            revoked: inner.revoked_digest(),
+            revoked: inner.revoked_digest,
         }
     }
 
@@ -149,7 +151,7 @@ impl Directory {
         let (number, hash) = (known.roster, &known.roster_hash);
         let rosters = self.chain().lacking(number, hash, ROSTERS_TOLD_MAX, ROSTERS_TOLD_BYTES_MAX);
         let inner = self.lock();
-        if inner.revoked_digest() == known.revoked {
+        if inner.revoked_digest == known.revoked {
             return (rosters, Vec::new());
         }
         let mut lists: Vec<Bytes> =
@@ -259,10 +261,18 @@ impl Inner {
         while self.parted.len() > PARTED_MAX {
             self.parted.pop_front();
         }
+        self.renew_digest();
     }
 
-    fn revoked_digest(&self) -> [u8; 32] {
-        let lists: Vec<u8> = self.revoked.values().flat_map(|(_, bytes)| bytes.to_vec()).collect();
-        Suite::Holdfast1.hash(&lists)
+    /// The lists of revoked keys are others than before.
+    pub(super) fn renew_digest(&mut self) {
+        self.revoked_digest = digest(self.revoked.values().map(|(_, bytes)| bytes));
     }
+}
+
+/// The hash of lists of revoked keys, in the order of their organisations. It is asked for with each introduction, and the lists of a
+/// large roster are megabytes: it is computed where they change.
+pub(super) fn digest<'a>(lists: impl Iterator<Item = &'a Bytes>) -> [u8; 32] {
+    let lists: Vec<u8> = lists.flat_map(|bytes| bytes.to_vec()).collect();
+    Suite::Holdfast1.hash(&lists)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crypto::{PeerId, PeerState};
 
-use super::{Directory, Inner};
+use super::{At, Directory, Inner};
 use crate::health::Health;
 use crate::latency::{Size, Usual};
 
@@ -32,17 +32,18 @@ pub(crate) enum Standing {
     /// It said that it stops, and it may be back, which nobody told this program: only where nobody else is left, and only to
     /// read.
     Stopped,
-    /// Not at all: it left, or takes no writes.
+    /// Not at all: it left, its certificate ran out, or it takes no writes.
     Gone,
 }
 
 impl Directory {
     /// Whether to ask this peer now to send (`write` = false) or to take a record.
     pub(crate) fn standing(&self, peer: &PeerId, size: Size, write: bool) -> Standing {
-        let now = self.env.clock.elapsed();
+        let At { unix_s, elapsed: now } = self.at();
         let mut inner = self.lock();
         let usual = inner.usual(now);
-        let Some(known) = inner.peers.get(peer) else { return Standing::Gone };
+        let known = inner.peers.get(peer).filter(|known| known.is_valid(unix_s));
+        let Some(known) = known else { return Standing::Gone };
         match known.announcement.state {
             PeerState::Left => return Standing::Gone,
             PeerState::Stopped | PeerState::ReadOnly | PeerState::Leaving if write => {

@@ -12,15 +12,17 @@
 //! 2. At most n + [`SPARES`] peers have a fragment or are being sent one. A peer that refused or failed is none of them: the next
 //!    in rank has its place, as if it were away, so a few dead or full peers leave no stripe short.
 //! 3. Peers that are unwell are sent to only while the threshold cannot be reached without them.
-//! 4. The bytes of a fragment are dropped when it is durable and no call carries them, and the writer is told: what waits behind an answered put is what is owed.
+//! 4. Of the spares that may have a fragment the best gets it whose organisation has no more of the stripe by it than there is parity,
+//!    so that the loss of one organisation leaves k; the best of all where there is none. Else repair would have to move it there.
+//! 5. The bytes of a fragment are dropped when it is durable and no call carries them, and the writer is told: what waits behind an answered put is what is owed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crypto::PeerId;
 use crypto::lease::Shown;
-use document::Record;
+use crypto::{OrgId, PeerId};
+use document::{Kind, Record};
 use env::calls::CallError;
 use placement::{SPARES, View};
 
@@ -53,6 +55,14 @@ pub(crate) struct StripeStoring {
     own: Vec<PeerId>,
     /// Those of the rank after them, best first.
     further: VecDeque<PeerId>,
+    /// How many of those were taken out.
+    used: usize,
+    /// Whose each of all these is.
+    organisations: BTreeMap<PeerId, OrgId>,
+    /// How many fragments one organisation should have at most: as many as are parity.
+    most_of_one: usize,
+    /// Who failed or refused, or was passed by: the rank goes on as if they were away.
+    lost: BTreeSet<PeerId>,
     /// Peers passed by since they are unwell: a last resort.
     unwell: VecDeque<PeerId>,
     /// Who was sent to, whatever came of it.
@@ -80,7 +90,10 @@ impl StripeStoring {
         let StripeRecords { header, fragments, threshold } = stripe;
         let count = fragments.len();
         let lengths: Vec<_> = fragments.iter().map(|fragment| fragment.bytes.len()).collect();
+        let most_of_one = fragments.iter().filter(|one| one.kind == Kind::Parity).count();
         let mut own = view.holders(&header.place, ASKED_MAX.max(count + SPARES));
+        let organisations = own.iter().filter_map(|peer| Some((*peer, owner(view, peer)?)));
+        let organisations = organisations.collect();
         let further = own.split_off(count.min(own.len()));
         let size = Size::of(lengths.iter().copied().max().unwrap_or_default());
         Self {
@@ -96,6 +109,10 @@ impl StripeStoring {
             size,
             own,
             further: further.into(),
+            used: 0,
+            organisations,
+            most_of_one,
+            lost: BTreeSet::new(),
             unwell: VecDeque::new(),
             asked: BTreeSet::new(),
             due: (0..count).collect(),
@@ -189,6 +206,7 @@ impl StripeStoring {
             Ok(()) if self.fragments[index].take().is_some() => self.holders.push(peer),
             Ok(()) => self.surplus += 1,
             Err(error) => {
+                self.lost.insert(peer);
                 self.errors.push((peer, error));
                 self.owe(index);
             }
@@ -253,7 +271,7 @@ impl StripeStoring {
             }
             self.pass_by(own);
         }
-        while let Some(spare) = self.further.pop_front() {
+        while let Some(spare) = self.next_spare() {
             if self.is_well(&spare) {
                 return Some(spare);
             }
@@ -266,7 +284,30 @@ impl StripeStoring {
         self.unwell.remove(at.unwrap_or(0))
     }
 
+    /// Takes out the best spare whose organisation has room, of those that may hold a fragment; where there is none, the best.
+    fn next_spare(&mut self) -> Option<PeerId> {
+        // The first n + SPARES that are not away: each that is lost lets one more in.
+        let may_hold = (SPARES + self.lost.len()).saturating_sub(self.used);
+        let at = self.further.iter().take(may_hold).position(|spare| self.has_room(spare));
+        let spare = self.further.remove(at.unwrap_or(0))?;
+        self.used += 1;
+        Some(spare)
+    }
+
+    /// Whether one more fragment leaves a peer's organisation with no more than there is parity: of those that are durable, those that are
+    /// on their way and not late, and those that are still to be sent where they belong.
+    fn has_room(&self, peer: &PeerId) -> bool {
+        let Some(organisation) = self.organisations.get(peer) else { return true };
+        let sent = self.carried.keys().filter(|peer| self.race.is_counted(peer));
+        let to_send = self.due.iter().filter_map(|index| self.own.get(*index));
+        let to_send = to_send.filter(|own| !self.asked.contains(*own) && !self.lost.contains(*own));
+        let all = self.holders.iter().chain(sent).chain(to_send);
+        let of_it = all.filter(|holder| self.organisations.get(*holder) == Some(organisation));
+        of_it.count() < self.most_of_one
+    }
+
     fn pass_by(&mut self, peer: PeerId) {
+        self.lost.insert(peer);
         let standing = self.core.directory.standing(&peer, self.size, true);
         if standing != Standing::Gone && !self.unwell.contains(&peer) {
             self.unwell.push_back(peer);
@@ -283,6 +324,7 @@ impl StripeStoring {
     fn start(&mut self, peer: PeerId, index: usize, fragment: Record) {
         self.asked.insert(peer);
         self.unwell.retain(|unwell| *unwell != peer);
+        self.lost.remove(&peer);
         self.carried.insert(peer, index);
         let (core, header) = (self.core.clone(), self.header.clone());
         let leases = self.leases.clone();
@@ -302,6 +344,13 @@ impl StripeStoring {
         let reason = || "it said so before".to_owned();
         silent.map(|peer| (*peer, CallError::ReadOnly { reason: reason() })).collect()
     }
+}
+
+/// Whose a peer is.
+fn owner(view: &View, peer: &PeerId) -> Option<OrgId> {
+    let all = view.candidates();
+    let at = all.binary_search_by_key(peer, |candidate| candidate.peer).ok()?;
+    all.get(at).map(|candidate| candidate.organisation)
 }
 
 impl Core {

@@ -1,10 +1,14 @@
 //! The directory: what it believes, what it forgets, what it tells.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{Announcement, CertificateError, PeerCertificate, PeerState};
+use env::Clock;
 use env::calls::KnownPeer;
+use futures::future::BoxFuture;
 use testkit::network::{community, key};
 use testkit::time::{START_UNIX_S, run};
 use walk::{Directory, Health, Learnt};
@@ -130,36 +134,98 @@ fn who_left_has_no_rank_and_does_not_come_back_by_an_old_word() {
 }
 
 #[test]
-fn an_expired_certificate_drops_out() {
+fn an_expired_certificate_drops_out_at_once_and_of_the_view_with_others() {
     run(1, |env| async move {
         let community = community(1, 2);
         let directory = Directory::new(community.genesis.clone(), env.clone(), None);
         directory.learn_from(&community.known());
         let network = community.genesis.network();
-        let peer = key("peer", 77);
-        let certificate = PeerCertificate {
-            peer: peer.public().into(),
-            organisation: community.members[0].organisation,
-            addresses: vec!["a:1".to_owned()],
-            capacity: 1,
-            from: START_UNIX_S,
-            until: START_UNIX_S + 100,
+        let certified = |number: usize, until_s: u64| {
+            let peer = key("peer", number);
+            let certificate = PeerCertificate {
+                peer: peer.public().into(),
+                organisation: community.members[0].organisation,
+                addresses: vec!["a:1".to_owned()],
+                capacity: 1,
+                from: START_UNIX_S,
+                until: START_UNIX_S + until_s,
+            };
+            let announcement = Announcement {
+                certificate_bytes: certificate.sign(&community.organisations[0], &network),
+                certificate,
+                sequence: 1,
+                p2p_addresses: Vec::new(),
+                state: PeerState::Serving,
+            };
+            announcement.sign(&peer, &network)
         };
-        let announcement = Announcement {
-            certificate_bytes: certificate.sign(&community.organisations[0], &network),
-            certificate,
-            sequence: 1,
-            p2p_addresses: Vec::new(),
-            state: PeerState::Serving,
-        };
-        let bytes = announcement.sign(&peer, &network);
+        let bytes = certified(77, 100);
         directory.learn(&bytes).unwrap();
-        let id = peer.public().into();
-        assert_eq!((directory.view().len(), directory.is_member(&id)), (3, true));
+        directory.learn(&certified(78, 103)).unwrap();
+        directory.learn(&certified(79, 601)).unwrap();
+        let id = key("peer", 77).public().into();
+        assert_eq!((directory.view().len(), directory.is_member(&id)), (5, true));
+        let view = directory.view();
         env.clock.sleep(Duration::from_secs(100)).await;
-        assert_eq!((directory.view().len(), directory.is_member(&id)), (2, false));
-        assert_eq!(directory.peers().len(), 2);
+        assert!(!directory.is_member(&id));
+        assert_eq!(directory.peers().len(), 4);
+        assert_eq!((directory.health(&id), directory.announced(&[id]).len()), (Health::Away, 0));
         assert!(matches!(directory.learn(&bytes), Err(CertificateError::Time { .. })));
+        // Ranks change at multiples of ten minutes alone, at whoever's calendar.
+        env.clock.sleep(Duration::from_secs(499)).await;
+        assert_eq!(directory.peers().len(), 3);
+        assert!(std::sync::Arc::ptr_eq(&view, &directory.view()));
+        env.clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(directory.view().len(), 3);
+        env.clock.sleep(Duration::from_secs(599)).await;
+        assert_eq!((directory.peers().len(), directory.view().len()), (2, 3));
+        env.clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(directory.view().len(), 2);
+    });
+}
+
+/// A calendar that can be set.
+struct Calendar {
+    clock: Arc<dyn Clock>,
+    ahead_s: AtomicU64,
+}
+
+impl Clock for Calendar {
+    fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms() + self.ahead_s.load(Ordering::SeqCst) * 1000
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.clock.sleep(duration)
+    }
+}
+
+#[test]
+fn a_calendar_that_was_ahead_for_a_while_has_emptied_no_directory() {
+    run(1, |mut env| async move {
+        let calendar = Calendar { clock: env.clock.clone(), ahead_s: AtomicU64::new(0) };
+        let calendar = Arc::new(calendar);
+        env.clock = calendar.clone();
+        let community = community(2, 4);
+        let directory = Directory::new(community.genesis.clone(), env.clone(), None);
+        directory.learn_from(&community.known());
+        let view = directory.view();
+        // Behind the end of all certificates.
+        calendar.ahead_s.store(9_000_000_000, Ordering::SeqCst);
+        assert_eq!((directory.view().len(), directory.peers().len()), (0, 0));
+        assert!(directory.announcements(10).is_empty());
+        assert!(!directory.is_member(&community.peer(0)));
+        let told = &community.members[0].announcement;
+        assert!(matches!(directory.learn(told), Err(CertificateError::Time { .. })));
+        calendar.ahead_s.store(0, Ordering::SeqCst);
+        assert_eq!(directory.view().candidates(), view.candidates());
+        assert_eq!((directory.peers().len(), directory.announcements(10).len()), (4, 4));
+        assert!(directory.is_member(&community.peer(0)));
+        assert_eq!(directory.learn(told).unwrap(), Learnt::Known);
     });
 }
 

@@ -8,6 +8,7 @@ mod find;
 mod health;
 mod join;
 mod property;
+mod reach;
 mod rosters;
 mod slow_line;
 mod store;

@@ -207,6 +207,41 @@ fn what_is_late_before_the_answer_goes_to_spares_too() {
     });
 }
 
+/// With a spare of each of two organisations left the one that may have no more of the stripe gets none.
+#[test]
+fn a_spare_of_an_organisation_with_as_many_as_there_is_parity_comes_behind_others() {
+    for (index, known) in [(0, true), (3, false), (8, true), (15, false)] {
+        run(1, |env| async move {
+            let stage = Stage::new(&env, 2, 18);
+            let striped = stripe(index, 8, 16, 100);
+            let rank = stage.rank(&striped.header.place);
+            let away = rank[index];
+            stage.set(away, Fault::Down);
+            if known {
+                let (address, reason) = (String::new(), String::new());
+                let error = CallError::Unreachable { address, reason };
+                stage.directory.failed(&stage.peer(away), &error);
+            }
+            let Striped { header, fragments, .. } = striped.clone();
+            let records = StripeRecords { header, fragments, threshold: 14 };
+            let mut stored = stage.walker.store_stripe(records).await.unwrap();
+            assert!(stored.rest.wait(LONG).await.is_full());
+            let spare = rank[16..].iter().find(|spare| *spare % 2 == away % 2).unwrap();
+            assert_eq!(stage.holders(&striped.fragments[index]), [*spare]);
+        });
+    }
+    // Where it has none left the first spare gets it all the same.
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 2, 9);
+        let striped = four_of_eight(1);
+        let rank = stage.rank(&striped.header.place);
+        let index = rank.iter().position(|peer| peer % 2 == 1).unwrap();
+        stage.set(rank[index], Fault::Down);
+        stored_whole(&stage, &striped).await;
+        assert_eq!(stage.holders(&striped.fragments[index]), [rank[8]]);
+    });
+}
+
 #[test]
 fn any_peers_away_displace_their_own_fragments_alone() {
     for (a, b) in [(0, 1), (0, 7), (3, 4), (6, 9), (2, 8)] {
