@@ -265,7 +265,7 @@ impl Verb {
             Self::Forget(verb) => session.stoppable(verb.run(session)).await,
             Self::Inbox(verb) => session.stoppable(verb.run(session)).await,
             Self::Object(verb) => session.stoppable(verb.run(session)).await,
-            Self::Head(verb) => session.stoppable(verb.run(session)).await,
+            Self::Head(verb) => Box::pin(session.stoppable(verb.run(session))).await,
             Self::Committee(verb) => session.stoppable(verb.run(session)).await,
             Self::Serve(verb) => verb.run(session).await,
             Self::Document(verb) => session.stoppable(verb.run(session)).await,

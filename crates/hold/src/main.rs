@@ -74,7 +74,8 @@ fn main() -> ExitCode {
     let out = Out::new(cli.global.json, cli.global.quiet);
     match start(cli, out) {
         Ok(exit) => exit.into(),
-        Err((out, error)) => {
+        Err(failed) => {
+            let (out, error) = *failed;
             // So there is room for it.
             logging::flush();
             out.error(&error);
@@ -108,16 +109,16 @@ fn usage(error: &clap::Error) -> Exit {
     Exit::Invalid
 }
 
-fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
+fn start(mut cli: Cli, out: Out) -> Result<Exit, Box<(Out, HoldError)>> {
     if let Some(ended) = cli.verb.run_bare(&out) {
-        return ended.map_err(|error| (out, error));
+        return ended.map_err(|error| Box::new((out, error)));
     }
     if let Err(error) = logging::check() {
-        return Err((out, error));
+        return Err(Box::new((out, error)));
     }
     let settings = match cli.global.settings() {
         Ok(settings) => settings,
-        Err(error) => return Err((out, error)),
+        Err(error) => return Err(Box::new((out, error))),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -128,7 +129,7 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
         .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return Err((out, HoldError::io("start", "the runtime")(error))),
+        Err(error) => return Err(Box::new((out, HoldError::io("start", "the runtime")(error)))),
     };
     platform::huge_pages(matches!(cli.verb, cli::Verb::Get(_)));
     // Ends with the runtime.
@@ -136,7 +137,7 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
     let done = runtime.block_on(async move {
         let stop = match interrupt::token() {
             Ok(stop) => stop,
-            Err(error) => return Err((out, error)),
+            Err(error) => return Err(Box::new((out, error))),
         };
         if !crypto::seal::SEALED {
             out.warn(
@@ -145,11 +146,11 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
         }
         let session = Session::new(out, settings, cli.global.log_json, stop);
         let ended = Box::pin(cli.verb.run(&session)).await;
-        ended.map_err(|error| (session.out, error))
+        ended.map_err(|error| Box::new((session.out, error)))
     });
     // A thread that waits for the system (a prompt, a pipe) must not keep the process.
     runtime.shutdown_background();
-    if done.as_ref().is_err_and(|(_, error)| error.exit() == Exit::Interrupted) {
+    if done.as_ref().is_err_and(|failed| failed.1.exit() == Exit::Interrupted) {
         leftovers::remove_all();
     }
     done

@@ -17,14 +17,20 @@
 //! D/.metrics       where the running peer's page of metrics is, and its key
 //! ```
 
+use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::net::{IpAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use crypto::{NetworkId, PeerCertificate, PeerId, Roster, SecretKey};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chownat, statat};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::config;
@@ -285,45 +291,90 @@ pub(crate) fn change_config(dir: &Path, values: &toml::Table) -> Result<(), Hold
 }
 
 /// Gives what was made in a peer's directory to the user that has the peer's key, who alone can run it: root may set what another
-/// user's peer is to read.
+/// user's peer is to read. No link is followed below the directory, so that nothing elsewhere is given away by one.
 ///
 /// # Errors
 /// Where the system does not let this user.
 pub(crate) fn give(dir: &Path, made: &Path) -> Result<(), HoldError> {
-    let Ok(key) = std::fs::metadata(dir.join("peer.key")) else { return Ok(()) };
-    let given = std::fs::metadata(made).and_then(|told| match told.uid() == key.uid() {
-        true => Ok(()),
-        false => std::os::unix::fs::chown(made, Some(key.uid()), Some(key.gid())),
-    });
-    match given {
-        // The peer, which runs, was done with it.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        given => given.map_err(HoldError::io("give to the peer's user", made)),
-    }
+    given(dir, made, |folder, name, user| {
+        let told = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        match told.st_uid == user.0.as_raw() {
+            true => Ok(()),
+            false => chown_at(folder, name, user),
+        }
+    })
 }
 
 /// As [`give`], of a file, or of a folder and all that is in it, where this user is root: whoever else writes there is the peer's
-/// user. Links are left alone, so that nothing elsewhere is given away by them.
+/// user.
 ///
 /// # Errors
 /// Where the system does not let this user.
 pub(crate) fn give_all(dir: &Path, made: &Path) -> Result<(), HoldError> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
+    match rustix::process::geteuid().is_root() {
+        true => given(dir, made, give_below),
+        false => Ok(()),
     }
-    let failed = || HoldError::io("give to the peer's user", made);
-    let kind = match made.symlink_metadata() {
-        // The peer, which runs, was done with it.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        told => told.map_err(failed())?.file_type(),
+}
+
+/// A user and its group.
+type User = (Uid, Gid);
+
+/// Gives something in a peer's directory to the peer's user, in the folder that it is in, each folder on the way being one.
+fn given(
+    dir: &Path,
+    made: &Path,
+    give: impl FnOnce(BorrowedFd<'_>, &CStr, User) -> io::Result<()>,
+) -> Result<(), HoldError> {
+    let Ok(key) = std::fs::metadata(dir.join("peer.key")) else { return Ok(()) };
+    let user = (Uid::from_raw(key.uid()), Gid::from_raw(key.gid()));
+    let walk = || {
+        let strange = || io::Error::other("it is not in the peer's directory");
+        let way = made.strip_prefix(dir).map_err(|_| strange())?;
+        let mut names = Vec::new();
+        for part in way.components() {
+            let Component::Normal(name) = part else { return Err(strange()) };
+            names.push(CString::new(name.as_bytes())?);
+        }
+        let last = names.pop().ok_or_else(strange)?;
+        let mut folder = rustix::fs::open(dir, FOLDER, Mode::empty())?;
+        for name in &names {
+            folder = rustix::fs::openat(&folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
+        }
+        give(folder.as_fd(), &last, user)
     };
-    if kind.is_symlink() {
-        return Ok(());
+    match walk() {
+        // The peer, which runs, was done with it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        walked => walked.map_err(HoldError::io("give to the peer's user", made)),
     }
-    give(dir, made)?;
-    if kind.is_dir() {
-        for item in std::fs::read_dir(made).map_err(failed())? {
-            give_all(dir, &item.map_err(failed())?.path())?;
+}
+
+/// How a folder is opened on the way.
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+fn chown_at(folder: BorrowedFd<'_>, name: &CStr, user: User) -> io::Result<()> {
+    let (uid, gid) = user;
+    Ok(chownat(folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+fn give_below(folder: BorrowedFd<'_>, name: &CStr, user: User) -> io::Result<()> {
+    let below = match rustix::fs::openat(folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
+        Ok(below) => below,
+        // A file; of a link the system says the one or the other.
+        Err(Errno::NOTDIR | Errno::LOOP) => return chown_at(folder, name, user),
+        Err(error) => return Err(error.into()),
+    };
+    chown_at(folder, name, user)?;
+    for item in rustix::fs::Dir::read_from(&below)? {
+        let item = item?;
+        let name = item.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        match give_below(below.as_fd(), name, user) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            given => given?,
         }
     }
     Ok(())

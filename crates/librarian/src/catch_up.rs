@@ -16,7 +16,7 @@
 //! 1. What the other logged before the time up to which memory reaches *and* before this peer last came to the end
 //!    of several logs ([`WHOLE_MAX`]) was forgotten: it is skipped. After an absence or a flood no such end was
 //!    reached, so nothing of it is skipped, however much was logged here since. Nor is anything of a peer whose log was not
-//!    read to its end since that peer was last away, or never. In a network that was cut in two each half comes to the ends
+//!    read to its end since that peer was last away. In a network that was cut in two each half comes to the ends
 //!    of its own logs all the time, and they have nothing of the other half.
 //! 2. Where something that is left is older than memory reaches, or much is not remembered ([`LOOK_UP_FROM`]), it is looked
 //!    up in the own log, so that two peers never feed each other more than memory holds, round after round.
@@ -36,13 +36,13 @@
 //! its end since its peer was away, but no longer than memory reaches: what is remembered nobody sends again after a start,
 //! however long some peer stays away.
 //!
-//! Limits: [`ROUND_MAX`] publications and [`ROUND_TIME`] a round; what is left is a later round's, every second of
+//! Limits: [`ROUND_MAX`] publications that are not remembered, [`READ_MAX`] of all and [`ROUND_TIME`] a round; what is left is a later round's, every second of
 //! which goes on with the same peer. An envelope that nobody answers for, or that is not found while a peer is away, is
 //! tried in [`TRIES_MAX`] rounds. What peers logged that were away for longer than memory reaches does not come to a peer that
 //! was started anew meanwhile, but from those that were not. Among more than a few peers the filter may hide a publication in
 //! all logs: with ten peers of about two in ten thousand, with sixteen of one in a million, while it has all that is remembered.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,8 +60,10 @@ use crate::publications::Publications;
 use crate::remembered::REMEMBERED_MAX;
 use crate::shelf;
 
-/// Publications read from another log in one round.
+/// Publications read from another log in one round, of those that are not remembered.
 const ROUND_MAX: usize = 20_000;
+/// The same of all: a log that is sent whole has much that is known, and of each a hash is looked up.
+const READ_MAX: usize = 1 << 20;
 /// For how long a round reads, and then for how long it logs, at most.
 const ROUND_TIME: Duration = Duration::from_secs(60);
 /// Where memory lacks so many publications of a round, they are looked up in the log, which reads it all. Where fewer
@@ -88,6 +90,8 @@ const QUICK_ROUNDS: usize = 3;
 /// Where this peer is in the others' logs.
 struct Progress {
     met: HashMap<PeerId, Met>,
+    /// Of the others, those that were away.
+    unmet_away: BTreeSet<PeerId>,
     /// For peers not asked yet.
     first: Cursor,
     /// Whose log a round left before its end.
@@ -128,12 +132,19 @@ enum Round {
 impl Progress {
     /// Nobody was met yet.
     fn starting_at(first: Cursor) -> Self {
-        Self { met: HashMap::new(), first, unfinished: None, goes_on: false }
+        Self {
+            met: HashMap::new(),
+            unmet_away: BTreeSet::new(),
+            first,
+            unfinished: None,
+            goes_on: false,
+        }
     }
 
     /// Where to go on with a peer.
     fn with(&self, peer: &PeerId) -> Met {
-        let new = Met { cursor: self.first, tries: 0, whole_ms: 0, apart: false };
+        let apart = self.unmet_away.contains(peer);
+        let new = Met { cursor: self.first, tries: 0, whole_ms: 0, apart };
         self.met.get(peer).copied().unwrap_or(new)
     }
 
@@ -147,6 +158,7 @@ impl Progress {
             Round::Part(cursor) => Met { cursor: *cursor, tries: 0, ..met },
             Round::Retry => Met { tries: met.tries + 1, ..met },
         };
+        self.unmet_away.remove(&peer);
         self.met.insert(peer, now);
         let place = |cursor: &Cursor| (cursor.peer, cursor.offset);
         match round {
@@ -164,11 +176,12 @@ impl Progress {
         self.unfinished = self.unfinished.filter(|unfinished| unfinished != peer);
     }
 
-    /// These peers do not answer. Who was not met has not been read in any case.
+    /// These peers do not answer.
     fn away(&mut self, peers: impl IntoIterator<Item = PeerId>) {
         for peer in peers {
-            if let Some(met) = self.met.get_mut(&peer) {
-                met.apart = true;
+            match self.met.get_mut(&peer) {
+                Some(met) => met.apart = true,
+                None => drop(self.unmet_away.insert(peer)),
             }
         }
     }
@@ -177,14 +190,17 @@ impl Progress {
     fn again(&mut self, from: Cursor, members: impl IntoIterator<Item = PeerId>) {
         let places = members.into_iter().map(|peer| (peer, self.with(&peer)));
         let less = |met: &Met| met.is_unread() && met.cursor.unix_ms < from.unix_ms;
-        let met: HashMap<PeerId, Met> = places.filter(|(_, met)| less(met)).collect();
-        *self = Self { met, ..Self::starting_at(from) };
+        let left = places.filter(|(_, met)| less(met));
+        let met: HashMap<PeerId, Met> =
+            left.map(|(peer, met)| (peer, Met { whole_ms: 0, ..met })).collect();
+        let unmet_away = std::mem::take(&mut self.unmet_away);
+        *self = Self { met, unmet_away, ..Self::starting_at(from) };
     }
 
     /// What this peer logged before then, Unix milliseconds, and is not remembered, was forgotten, where there are so many
     /// others and memory reaches back to `floor_ms`; 0 where that is not known of anything.
     fn old_ms(&self, peer: &PeerId, others: usize, floor_ms: u64, now: u64) -> u64 {
-        match self.with(peer).is_unread() {
+        match self.with(peer).apart {
             true => 0,
             false => floor_ms.min(self.had_ms(others, now)),
         }
@@ -334,6 +350,7 @@ fn choose(core: &Core, progress: &mut Progress, new_only: bool) -> Option<PeerId
 async fn meet(core: &Core, progress: &mut Progress, peer: PeerId) -> Result<(), CallError> {
     // Peers that left are forgotten here, so that the map is no larger than the directory.
     progress.met.retain(|known, _| core.directory.is_member(known));
+    progress.unmet_away.retain(|known| core.directory.is_member(known));
     let Some(to) = core.directory.endpoint(&peer) else { return Ok(()) };
     let (Met { cursor, tries, .. }, began_ms) = (progress.with(&peer), core.env.clock.unix_ms());
     // The other's calendar may be ahead, or this one's may have been.
@@ -386,8 +403,8 @@ async fn read(
 ) -> Result<Read, CallError> {
     let until = env.clock.elapsed() + ROUND_TIME;
     let mut read = Read { unknown: Vec::new(), at: from, whole: false };
-    for count in 0..ROUND_MAX {
-        if env.clock.elapsed() >= until {
+    for count in 0..READ_MAX {
+        if read.unknown.len() >= ROUND_MAX || env.clock.elapsed() >= until {
             break;
         }
         match env.within(EVENT_LIMIT, events.next()).await {
@@ -531,6 +548,30 @@ mod tests {
             let read = read(&env, &own, events, Cursor::default(), 0).await.unwrap();
             let kept: Vec<Bytes> = read.unknown.into_iter().map(|(bytes, _)| bytes).collect();
             assert_eq!(kept, [good]);
+        });
+    }
+
+    #[test]
+    fn what_is_known_of_a_log_that_is_sent_whole_does_not_end_a_round() {
+        run(1, |env| async move {
+            let (own, _own) = log_of(&env, journal(&env), 16).await;
+            learn(&own, [publication(1)]).await;
+            let event = |number: u64, offset: usize| SubscribeEvent::Publication {
+                publication: publication(number),
+                received_ms: HOUR,
+                cursor: Cursor { peer: Some(peer(1)), offset: offset as u64, unix_ms: HOUR },
+            };
+            let last = Cursor { peer: Some(peer(1)), offset: ROUND_MAX as u64, unix_ms: HOUR };
+            let known = (0..=ROUND_MAX).map(|at| event(1, at));
+            let all = known.chain([event(2, ROUND_MAX + 1)]);
+            let all = all.chain([SubscribeEvent::CaughtUp { cursor: last }]).map(Ok);
+            let events = futures::stream::iter(all.collect::<Vec<_>>()).boxed();
+            let read = read(&env, &own, events, Cursor::default(), 0).await.unwrap();
+            assert!(read.whole && read.unknown.len() == 1);
+            let new = (0..=ROUND_MAX).map(|at| event(2 + at as u64, at)).map(Ok);
+            let events = futures::stream::iter(new.collect::<Vec<_>>()).boxed();
+            let read = super::read(&env, &own, events, Cursor::default(), 0).await.unwrap();
+            assert!(!read.whole && read.unknown.len() == ROUND_MAX);
         });
     }
 
@@ -704,7 +745,7 @@ mod tests {
         for number in 0..2 {
             progress.note(peer(number), 9 * HOUR, &Round::Whole(Cursor::default()));
         }
-        assert_eq!([0, 1, 2].map(|number| old(&progress, number)), [floor, floor, 0]);
+        assert_eq!([0, 1, 2].map(|number| old(&progress, number)), [floor; 3]);
         progress.away([peer(1), peer(2)]);
         assert_eq!([0, 1, 2].map(|number| old(&progress, number)), [floor, 0, 0]);
         for round in [Round::Part(Cursor::default()), Round::Retry] {

@@ -156,9 +156,12 @@ impl ObjectShelf {
         shelf.heads.begin();
         // Whose heads count is known before these: a log that was compacted has its records in any order.
         for kinds in [&[Kind::Policy, Kind::Devices], &[Kind::Attestation, Kind::Head]] {
-            shelf.store.each_of(kinds, &mut |part| {
+            let unread = shelf.store.each_of(kinds, &mut |part| {
                 strange += usize::from(!shelf.met(part.kind, part.id, part.payload));
             })?;
+            if kinds.contains(&Kind::Devices) && !unread.is_empty() {
+                shelf.heads.lost_lists();
+            }
         }
         let dropped = shelf.heads.settle();
         if strange > 0 {

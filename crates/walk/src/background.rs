@@ -81,9 +81,9 @@ impl Rest {
 /// What its writer was answered for and is not all durable.
 pub(crate) enum Unfinished {
     /// Copies of a record.
-    Copies(Storing),
+    Copies(Box<Storing>),
     /// Fragments of a stripe.
-    Stripe(StripeStoring),
+    Stripe(Box<StripeStoring>),
     /// Copies of an object's records.
     Objects(Box<Putting>),
 }

@@ -171,7 +171,7 @@ impl Walker {
         let mut storing = StripeStoring::new(self.core.clone(), &view, stripe, leases, durable);
         storing.acknowledged().await?;
         let wanted = storing.wanted();
-        let rest = self.background.finish(Unfinished::Stripe(storing)).await;
+        let rest = self.background.finish(Unfinished::Stripe(Box::new(storing))).await;
         let reached = rest.reached();
         Ok(StoredStripe { acked: reached.acked, wanted, holders: reached.holders, rest })
     }

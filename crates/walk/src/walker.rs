@@ -211,7 +211,7 @@ impl Walker {
     pub(crate) async fn finish(&self, mut storing: Storing) -> Result<Stored, WalkError> {
         storing.acknowledged().await?;
         let (wanted, new) = (storing.redundancy.copies, storing.new);
-        let rest = self.background.finish(Unfinished::Copies(storing)).await;
+        let rest = self.background.finish(Unfinished::Copies(Box::new(storing))).await;
         let reached = rest.reached();
         Ok(Stored { acked: reached.acked, wanted, new, holders: reached.holders, rest })
     }

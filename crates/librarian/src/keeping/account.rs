@@ -217,6 +217,15 @@ impl Account {
         }
     }
 
+    /// Whether both count the same in a part of all places, as this side counts now.
+    pub(super) fn agrees(&self, view: [u8; 16], mine: &[Sum], part: u8) -> bool {
+        let part = usize::from(part);
+        self.agreed.as_ref().filter(|agreed| agreed.view == view).is_some_and(|agreed| {
+            let sum = agreed.sums.get(part).copied().flatten();
+            sum.is_some() && sum == mine.get(part).copied()
+        })
+    }
+
     /// The parts of all places in which it can be asked for what both should hold, as this side counts now.
     pub(super) fn parts(&self, view: [u8; 16], mine: &[Sum], now: Duration) -> Vec<u8> {
         let Some(agreed) = self.agreed.as_ref().filter(|_| self.away_since.is_none()) else {
@@ -338,6 +347,8 @@ mod tests {
         account.compared(VIEW, &mine, &[1, 2, 255], NOW);
         let asked = account.parts(VIEW, &mine, NOW);
         assert_eq!(asked.len(), 252);
+        assert!(account.agrees(VIEW, &mine, 0) && !account.agrees(VIEW, &mine, 255));
+        assert!(!account.agrees([2; 16], &mine, 0));
         assert!([1, 2, 3, 255].iter().all(|number| !asked.contains(number)));
         assert!(account.parts([2; 16], &mine, NOW).is_empty(), "another view");
         // Something was stored since: what the other has of it nobody said.

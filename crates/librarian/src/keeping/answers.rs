@@ -120,7 +120,7 @@ impl Keeping {
             };
             let since = core.env.clock.elapsed();
             let sums = inventory.sums(&caller, range);
-            self.took(core, organisation, since);
+            self.took(core, organisation, core.env.clock.elapsed().saturating_sub(since));
             (inventory.epoch().hash, sums)
         };
         let mut differ = Vec::new();
@@ -161,10 +161,9 @@ impl Keeping {
             self.next_part(core, &organisation).await?;
         }
         for listed in theirs {
-            let since = core.env.clock.elapsed();
             // Who has something twice is told by the peer that asked.
-            let _ = super::compare::learn(core, self, &caller, listed);
-            self.took(core, organisation, since);
+            let (_, took) = super::compare::learn(core, self, &caller, listed);
+            self.took(core, organisation, took);
             self.next_part(core, &organisation).await?;
         }
         Ok(mine)
@@ -185,14 +184,13 @@ impl Keeping {
         };
         let since = core.env.clock.elapsed();
         let listed = inventory.listed(caller, range, most);
-        self.took(core, organisation, since);
+        self.took(core, organisation, core.env.clock.elapsed().saturating_sub(since));
         listed
     }
 
-    /// Notes what an organisation's comparison took of this peer's time since then.
-    fn took(&self, core: &Core, organisation: OrgId, since: Duration) {
-        let now = core.env.clock.elapsed();
-        locked(&self.taken).add(organisation, now.saturating_sub(since), now);
+    /// Notes what an organisation's comparison took of this peer's time, but for what it waited for others.
+    fn took(&self, core: &Core, organisation: OrgId, took: Duration) {
+        locked(&self.taken).add(organisation, took, core.env.clock.elapsed());
     }
 
     /// Each range is a look at up to a 256th of everything that is here: others have their turn behind it, and what took far too much ends.

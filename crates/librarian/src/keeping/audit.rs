@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::{PeerId, RecordId, Suite};
+use document::Kind;
 use document::proof::verify_chunk;
 use env::calls::keep::{HeldFragment, KeepAnswer, KeepRequest, PROVE_MAX, ProveAt, Range};
 use env::calls::{CallError, VerifyRequest, VerifyResponse};
@@ -206,11 +207,19 @@ fn chosen(core: &Core, keeping: &Keeping, peer: &PeerId) -> Vec<Common> {
         (inventory.epoch().hash, inventory.sums(peer, Range::ALL))
     };
     let now = core.env.clock.elapsed();
-    let parts = {
+    let (parts, agreed) = {
         let mut audits = locked(&keeping.audits);
         let account = audits.of(*peer);
         account.is_due(view, now);
-        account.parts(view, &mine, now)
+        let parts = account.parts(view, &mine, now);
+        let agreed: Vec<u8> =
+            parts.iter().copied().filter(|part| account.agrees(view, &mine, *part)).collect();
+        (parts, agreed)
+    };
+    // An old head that is a tip here may be superseded and gone where its branch went on: where the two differ it says nothing.
+    let says_nothing = |item: &Common, part: u8| {
+        let is_head = matches!(item, Common::Copy(placed) if placed.kind == Kind::Head);
+        is_head && !agreed.contains(&part)
     };
     let mut items = Vec::new();
     for _ in 0..TRIES {
@@ -218,7 +227,7 @@ fn chosen(core: &Core, keeping: &Keeping, peer: &PeerId) -> Vec<Common> {
         let random = u64::from_be_bytes(core.env.random());
         let inventory = locked(&keeping.inventory);
         let item = inventory.as_ref().and_then(|all| all.sample(peer, part, random));
-        items.extend(item.filter(|item| !items.contains(item)));
+        items.extend(item.filter(|item| !items.contains(item) && !says_nothing(item, part)));
     }
     items
 }

@@ -253,7 +253,7 @@ async fn compared(core: &Core, keeping: &Keeping, peer: &PeerId) -> Result<(), C
         let some = take_some(&mut lists);
         let theirs = exchange(core, peer, some.clone()).await?;
         for (mine, theirs) in some.iter().zip(&theirs) {
-            let twice = learn(core, keeping, peer, theirs);
+            let (twice, _) = learn(core, keeping, peer, theirs);
             tell_twice(core, keeping, peer, twice).await;
             if theirs.more && mine.range.bits <= COMPARE_BITS_MAX {
                 ranges.push(mine.range);
@@ -327,7 +327,7 @@ async fn ask_again(
 ) -> Result<KeepAnswer, CallError> {
     match ask(core, peer, request.clone(), SMALL_LIMIT).await {
         Err(CallError::Busy { retry_after }) if retry_after < COMPARED_MAX => {
-            core.env.clock.sleep(retry_after).await;
+            core.env.clock.sleep(retry_after + core.jittered(retry_after / 4)).await;
             ask(core, peer, request, SMALL_LIMIT).await
         }
         answer => answer,
@@ -350,24 +350,26 @@ async fn exchange(core: &Core, peer: &PeerId, mine: Vec<Listed>) -> Result<Vec<L
 }
 
 /// Learns from what another says that it holds: what lacks here, and the maps.
-/// Which fragments it has and another peer too, is told.
+/// Which fragments it has and another peer too, is told, and how long the look at what is here took.
 pub(super) fn learn(
     core: &Core,
     keeping: &Keeping,
     peer: &PeerId,
     theirs: &Listed,
-) -> Vec<(HeldFragment, PeerId)> {
+) -> (Vec<(HeldFragment, PeerId)>, Duration) {
+    let nothing = (Vec::new(), Duration::ZERO);
     #[cfg(feature = "planted-bugs")]
     if crate::planted::is_blind(&core.own) {
-        return Vec::new();
+        return nothing;
     }
     let now = core.env.clock.elapsed();
     let (mut lacking, mut twice) = (Vec::new(), Vec::new());
-    let elsewhere;
+    let (elsewhere, took);
     let mut changed: Vec<RecordId> = Vec::new();
     {
         let mut inventory = locked(&keeping.inventory);
-        let Some(inventory) = inventory.as_mut() else { return Vec::new() };
+        let Some(inventory) = inventory.as_mut() else { return nothing };
+        let since = core.env.clock.elapsed();
         let epoch = Arc::clone(inventory.epoch());
         let in_range = |(id, place): &&(RecordId, Place)| theirs.range.holds(id, place);
         for (id, place) in theirs.copies.iter().filter(in_range) {
@@ -385,6 +387,7 @@ pub(super) fn learn(
             map.is_some_and(|map| map.mine.contains(&fragment.index))
         };
         twice.extend(theirs.fragments.iter().filter(is_mine).copied());
+        took = core.env.clock.elapsed().saturating_sub(since);
     }
     // Of a branch's heads those that were superseded and dropped do not lack.
     lacking.retain(|(id, place, _)| !core.objects.is_passed(id, place));
@@ -400,7 +403,7 @@ pub(super) fn learn(
     if !changed.is_empty() {
         keeping.look_at(core, &changed);
     }
-    elsewhere
+    (elsewhere, took)
 }
 
 /// Tells those who hold a fragment that a better ranked peer has too. They make sure of it before they drop theirs.

@@ -16,6 +16,7 @@ use crypto::{PeerId, PeerState, RecordId};
 use document::Kind;
 use env::calls::CallError;
 use env::calls::keep::{HAVE_MAX, KeepAnswer, KeepRequest};
+use env::calls::objects::{ObjectsAnswer, ObjectsRequest, PutObjects, PutOutcome};
 
 use store::Placed;
 
@@ -33,6 +34,8 @@ const STEP: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// How often it is told who takes nothing.
 const TELL_EVERY: Duration = Duration::from_secs(300);
+/// Heads that are put to others in one look.
+const HEADS_MAX: usize = 64;
 /// Times that a peer which is busy is asked again.
 const BUSY_TIMES: usize = 3;
 
@@ -81,8 +84,9 @@ pub(super) async fn leave_all(core: Arc<Core>, keeping: Arc<Keeping>) {
 struct Takers {
     /// How many copies each lacked as of the last look.
     lacks: BTreeMap<PeerId, u64>,
-    /// The fewest that each lacked, and since when.
+    /// The fewest that each lacked under this epoch, and since when.
     fewest: BTreeMap<PeerId, (u64, Duration)>,
+    epoch: [u8; 16],
     told_at: Duration,
 }
 
@@ -90,6 +94,14 @@ impl Takers {
     /// Whether a peer took nothing for so long that others' copies count without it.
     fn takes_nothing(&self, peer: &PeerId, now: Duration) -> bool {
         self.fewest.get(peer).is_some_and(|(_, since)| now.saturating_sub(*since) >= PATIENCE)
+    }
+
+    /// Begins a look: who should have what is another thing where others are there, and each has its time for it.
+    fn look(&mut self, epoch: [u8; 16]) {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.fewest.clear();
+        }
     }
 
     /// Notes what each lacked as of a look.
@@ -197,6 +209,7 @@ async fn to_hand_over(core: &Core, keeping: &Keeping, takers: &mut Takers) -> Op
     // Where nobody is heard nobody has it: as long as there are others that stay, each copy is to be at one of them.
     let stays = |peer: &PeerId| *peer != core.own && !epoch.leaving.contains(peer);
     let others = epoch.view.candidates().iter().any(|candidate| stays(&candidate.peer));
+    takers.look(epoch.hash);
     let (mut left, mut part) = (0, 0);
     let mut lacks: BTreeMap<PeerId, u64> = BTreeMap::new();
     loop {
@@ -227,13 +240,19 @@ async fn to_hand_over(core: &Core, keeping: &Keeping, takers: &mut Takers) -> Op
                     have.as_ref().is_none_or(|have| have.get(*number) != Some(&true))
                 });
                 for (_, at) in not {
-                    *lacks.entry(peer).or_default() += 1;
                     lack[*at].push(peer);
                 }
             }
         }
+        let nobodys = copies.iter().zip(&mut lack).filter(|((placed, duty), lack)| {
+            placed.kind == Kind::Head && !lack.is_empty() && lack.len() == duty.len()
+        });
+        for ((placed, _), lack) in nobodys.take(HEADS_MAX) {
+            give_head(core, placed, lack).await;
+        }
         let now = core.env.clock.elapsed();
         for ((_, duty), lack) in copies.iter().zip(&lack) {
+            lack.iter().for_each(|peer| *lacks.entry(*peer).or_default() += 1);
             if !takers.is_handed_over(lack, duty.len(), now) {
                 left += lack.len();
             }
@@ -260,6 +279,25 @@ async fn to_hand_over(core: &Core, keeping: &Keeping, takers: &mut Takers) -> Op
 /// Whether nobody needs to have a record: a head that another supersedes, of which each holder drops those that it has too many of.
 fn is_spare(core: &Core, placed: &Placed) -> bool {
     placed.kind == Kind::Head && core.objects.is_superseded(&placed.id, &placed.place)
+}
+
+/// Gives those a head that lack it all: what was superseded and dropped at each of them they fetch no more, and say of it when it is
+/// put that it is there. Who says so lacks it no more.
+async fn give_head(core: &Core, placed: &Placed, lack: &mut Vec<PeerId>) {
+    let Some((record, mut records)) = core.objects.kept(&placed.id).await else { return };
+    records.push(record);
+    let mut taken = Vec::new();
+    for peer in &*lack {
+        let Some(to) = core.directory.endpoint(peer) else { continue };
+        let put = PutObjects { records: records.clone(), ..PutObjects::default() };
+        let call = core.calls.objects(&to, ObjectsRequest::Put(put), SMALL_LIMIT);
+        if let Ok(Ok(ObjectsAnswer::Put(answer))) = core.env.within(SMALL_LIMIT, call).await
+            && let Some(Ok(PutOutcome::Stored | PutOutcome::Present)) = answer.outcomes.last()
+        {
+            taken.push(*peer);
+        }
+    }
+    lack.retain(|peer| !taken.contains(peer));
 }
 
 /// What a peer says that it has of these; `None` where it does not say.
@@ -321,7 +359,12 @@ mod tests {
         // It takes something again, and then all.
         takers.looked(BTreeMap::from([(full, 4)]), PATIENCE);
         assert!(!takers.is_handed_over(&[full], 3, PATIENCE + before));
-        takers.looked(BTreeMap::new(), PATIENCE * 2);
+        // Another peer is gone, and it should have more.
+        takers.look([1; 16]);
+        takers.looked(BTreeMap::from([(full, 100_000)]), PATIENCE * 2);
+        assert!(!takers.is_handed_over(&[full], 3, PATIENCE * 2 + before));
+        assert!(takers.is_handed_over(&[full], 3, PATIENCE * 3));
+        takers.looked(BTreeMap::new(), PATIENCE * 3);
         assert!(takers.fewest.is_empty() && takers.lacks.is_empty());
     }
 }

@@ -28,6 +28,7 @@ use version::policy::Taken;
 use version::{DeviceList, Head, ObjectKey, ObjectRecord, VersionError};
 
 use self::known::{InOrder, Known};
+use self::passed::Memories;
 use super::memory::{Bringer, Memory};
 use super::permissions::{Reader, unreadable};
 use super::proving::refusal;
@@ -36,6 +37,8 @@ use super::{ObjectShelf, invalid};
 
 /// Bytes of heads and lists of devices in memory, about: those that one organisation brings are half of it.
 const BYTES_MAX: usize = 128 << 20;
+/// The same of the ids of heads that are gone.
+const PASSED_BYTES_MAX: usize = BYTES_MAX / 4;
 /// What is around one of them in memory, about.
 const AROUND_BYTES: usize = 512;
 /// What one that a head supersedes takes there, about: its hash, and that it is named.
@@ -55,12 +58,14 @@ struct Inner {
     devices: BTreeMap<PublicKey, (DeviceList, RecordId)>,
     /// Who brought those lists.
     devices_by: BTreeMap<PublicKey, Bringer>,
-    memory: Memory,
+    memory: Memories,
     /// Heads that were dropped and are in the store still.
     dropped: Vec<RecordId>,
     /// Whether the store is being read. Only at its end is it known what supersedes what: nothing is dropped before, unless a
     /// branch is full.
     reading: bool,
+    /// Whether a list of devices could not be read: what does not count may be a device's whose list that was, and stays.
+    keeps_others: bool,
 }
 
 fn size(head: &Head) -> usize {
@@ -74,9 +79,13 @@ impl Heads {
             branches: BTreeMap::new(),
             devices: BTreeMap::new(),
             devices_by: BTreeMap::new(),
-            memory: Memory::new(BYTES_MAX),
+            memory: Memories {
+                heads: Memory::new(BYTES_MAX),
+                passed: Memory::new(PASSED_BYTES_MAX),
+            },
             dropped: Vec::new(),
             reading: false,
+            keeps_others: false,
         };
         Self { suite, inner: Mutex::new(inner) }
     }
@@ -91,14 +100,19 @@ impl Heads {
         self.lock().reading = true;
     }
 
+    /// Lists of devices that the store has could not be read.
+    pub(super) fn lost_lists(&self) {
+        self.lock().keeps_others = true;
+    }
+
     /// All that the store has was met; what of it is more than is kept.
     pub(super) fn settle(&self) -> Vec<RecordId> {
         let mut inner = self.lock();
-        let Inner { branches, devices, memory, dropped, reading, .. } = &mut *inner;
+        let Inner { branches, devices, memory, dropped, reading, keeps_others, .. } = &mut *inner;
         *reading = false;
         for known in branches.values_mut() {
             known.count_by(devices.get(&known.object.owner), memory);
-            known.prune(memory, dropped);
+            known.prune(!*keeps_others, memory, dropped);
         }
         std::mem::take(dropped)
     }
@@ -129,11 +143,12 @@ impl Heads {
 
     /// Whether a head at this place is here and another one here supersedes it.
     pub(super) fn is_superseded(&self, id: &RecordId, place: &Place) -> bool {
-        let inner = self.lock();
-        let Some(known) = inner.branches.get(place) else { return false };
-        let devices = inner.devices.get(&known.object.owner).map(|(list, _)| list);
-        let tips = known.branch.tips(devices);
-        known.branch.get(id).is_some() && !tips.iter().any(|(tip, _)| tip == id)
+        let mut inner = self.lock();
+        let Inner { branches, devices, memory, .. } = &mut *inner;
+        branches.get_mut(place).is_some_and(|known| {
+            known.count_by(devices.get(&known.object.owner), memory);
+            known.is_superseded(id)
+        })
     }
 
     /// Such a head came again.
@@ -159,11 +174,11 @@ impl Heads {
     ) -> Result<usize, CallError> {
         let place = head.branch.place(self.suite).map_err(|error| refusal(&error))?;
         let mut inner = self.lock();
-        let Inner { branches, devices, memory, dropped, .. } = &mut *inner;
+        let Inner { branches, devices, memory, dropped, keeps_others, .. } = &mut *inner;
         if let Some(known) = branches.get_mut(&place) {
             // What counts no more by a newer list is in nobody's way.
             known.count_by(devices.get(&known.object.owner), memory);
-            known.prune(memory, dropped);
+            known.prune(!*keeps_others, memory, dropped);
             if known.met.contains_key(id) {
                 return Ok(0);
             }
@@ -172,15 +187,15 @@ impl Heads {
             }
         }
         let bytes = size(head);
-        if !memory.has_room(by, bytes) {
+        if !memory.heads.has_room(by, bytes) {
             return Err(busy());
         }
-        memory.add(by, bytes);
+        memory.heads.add(by, bytes);
         Ok(bytes)
     }
 
     pub(super) fn give_back(&self, by: Bringer, bytes: usize) {
-        self.lock().memory.give_back(by, bytes);
+        self.lock().memory.heads.give_back(by, bytes);
     }
 
     /// Takes a proven head that is in the store; which ones are to be removed from there, itself among them where it is not kept.
@@ -205,12 +220,12 @@ impl Heads {
     fn taken(&self, id: RecordId, head: Head, by: Bringer) -> Result<(), VersionError> {
         let place = head.branch.place(self.suite)?;
         let mut inner = self.lock();
-        let Inner { branches, devices, memory, dropped, reading, .. } = &mut *inner;
+        let Inner { branches, devices, memory, dropped, reading, keeps_others, .. } = &mut *inner;
         let known = branches.entry(place).or_insert_with(|| Known::new(&head));
         let devices = devices.get(&known.object.owner);
         known.count_by(devices, memory);
         if !*reading || known.met.len() >= RECORDS_MAX {
-            known.prune(memory, dropped);
+            known.prune(!*keeps_others, memory, dropped);
         }
         if known.passed.contains(&id) {
             known.pass_over(&head, by, memory, dropped);
@@ -218,10 +233,12 @@ impl Heads {
             return Ok(());
         }
         let weight = size(&head);
+        // It may have been dropped, and not be removed yet.
+        dropped.retain(|pending| *pending != id);
         if known.take(id, head, devices, by)? == Taken::New {
-            memory.add(by, weight);
+            memory.heads.add(by, weight);
             if !*reading {
-                known.prune(memory, dropped);
+                known.prune(!*keeps_others, memory, dropped);
             }
         }
         Ok(())
@@ -247,12 +264,12 @@ impl Heads {
         let before = devices_by.get(&list.owner).copied().zip(known.map(weight));
         // Whoever brought the one before: a list that names no more than that is always taken.
         let more = weight(&list).saturating_sub(before.map_or(0, |(_, bytes)| bytes));
-        if more > 0 && !memory.has_room(by, more) {
+        if more > 0 && !memory.heads.has_room(by, more) {
             return Err(VersionError::Full { what: "memory of devices", max: BYTES_MAX });
         }
-        memory.add(by, weight(&list));
+        memory.heads.add(by, weight(&list));
         if let Some((bringer, bytes)) = before {
-            memory.give_back(bringer, bytes);
+            memory.heads.give_back(bringer, bytes);
         }
         devices_by.insert(list.owner, by);
         devices.insert(list.owner, (list, id));

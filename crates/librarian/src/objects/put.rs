@@ -565,8 +565,8 @@ impl<'a> Putting<'a> {
         let done = incoming.commit(durability, stored).await;
         let mut no_room = Vec::new();
         if let Ok(done) = &done {
-            let new = beside.iter().zip(&done.beside).filter(|(_, new)| **new);
-            no_room = shelf.words_stored(new.map(|(record, _)| record), bringer).await;
+            let all = beside.iter().zip(done.beside.iter().copied());
+            no_room = shelf.words_stored(all, bringer).await;
         }
         drop(on_its_way);
         for (slot, reserved) in reserved.into_values() {
@@ -602,15 +602,15 @@ impl<'a> Putting<'a> {
 }
 
 impl ObjectShelf {
-    /// Heads and lists of devices are in the store: they count, and watchers are told. Heads for which their branch had no room
-    /// when they came there, of several at once, are removed again: which.
-    async fn words_stored(
+    /// Heads and lists of devices are in the store: they count, and watchers are told of those that are new there. Heads for which
+    /// their branch had no room when they came there, of several at once, are removed again: which.
+    async fn words_stored<'a>(
         &self,
-        records: impl Iterator<Item = &Record>,
+        records: impl Iterator<Item = (&'a Record, bool)>,
         by: Bringer,
     ) -> Vec<RecordId> {
-        let (mut dropped, mut no_room) = (self.heads.dropped(), Vec::new());
-        for Record { kind, id, bytes, .. } in records {
+        let (mut dropped, mut no_room) = (Vec::new(), Vec::new());
+        for (Record { kind, id, bytes, .. }, new) in records {
             match kind {
                 Kind::Head => {
                     let Ok(head) = Head::verify(bytes) else { continue };
@@ -618,7 +618,7 @@ impl ObjectShelf {
                     let Ok(object) = head.branch.object(self.suite) else { continue };
                     match self.heads.take(*id, head, by) {
                         Ok(others) => {
-                            if !others.contains(id) {
+                            if new && !others.contains(id) {
                                 self.feed.word(News::Head(object, branch, *id));
                             }
                             dropped.extend(others);
@@ -629,13 +629,14 @@ impl ObjectShelf {
                         }
                     }
                 }
-                Kind::Devices => {
+                Kind::Devices if new => {
                     let Ok(list) = DeviceList::verify(bytes) else { continue };
                     self.feed.word(News::Devices(list.owner, *id));
                 }
                 _ => {}
             }
         }
+        dropped.extend(self.heads.dropped());
         dropped.extend(&no_room);
         self.forget(dropped).await;
         no_room

@@ -19,7 +19,7 @@
 //!
 //! Limits: memory is one buffer and a row a file. Held files take room on the source's disk as long as
 //! they are not copied: where less than [`FREE_BYTES_MIN`] are free there, those that are gone are let go of, and
-//! copying begins again with what there is, [`LET_GO_MAX`] times at most. A process that can have no more files open
+//! copying begins again with what there is, [`LET_GO_MAX`] times at most without getting on. A process that can have no more files open
 //! copies the others at once, and looks again for what vanished meanwhile, [`ROUNDS_MAX`] times at most.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ const ROUNDS_MAX: u32 = 100;
 /// Bytes free on the source's disk below which nothing is held that is gone there: a peer refuses writes
 /// long after that, and compaction needs the room of a segment.
 pub(super) const FREE_BYTES_MIN: u64 = 512 << 20;
-/// How often what is gone is let go of, and copying begins again.
+/// How often what is gone is let go of, and copying begins again, with no more copied than the time before.
 pub(super) const LET_GO_MAX: u32 = 3;
 /// Files that can be opened while all are held: for the copying itself.
 const SPARE_FILES: usize = 32;
@@ -134,7 +134,8 @@ pub(super) fn copy(
     progress: &mut Progress<'_>,
 ) -> Result<Vec<BTreeMap<String, Copied>>, StoreError> {
     let mut all: Vec<Held> = chains.iter().map(|_| Held::default()).collect();
-    for _ in 0..=LET_GO_MAX {
+    let (mut in_vain, mut copied) = (0, 0);
+    for _ in 0..ROUNDS_MAX {
         for (chain, held) in chains.iter().zip(&mut all) {
             chain.settle(held, progress)?;
         }
@@ -144,6 +145,13 @@ pub(super) fn copy(
         }
         if whole {
             return Ok(all.into_iter().map(|held| held.done).collect());
+        }
+        // As long as more of what stays is copied each time it comes to an end.
+        let now = all.iter().map(|held| held.done.len()).sum::<usize>();
+        in_vain = if now > copied { 1 } else { in_vain + 1 };
+        copied = now;
+        if in_vain > LET_GO_MAX {
+            break;
         }
     }
     Err(StoreError::Unsettled)

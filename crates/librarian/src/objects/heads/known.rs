@@ -21,9 +21,9 @@ use crypto::{PublicKey, RecordId};
 use version::policy::Taken;
 use version::{Branch, DeviceList, Head, ObjectRecord, VersionError};
 
-use super::passed::{PASSED_BYTES, Passed};
+use super::passed::{Memories, Passed};
 use super::size;
-use crate::objects::memory::{Bringer, Memory};
+use crate::objects::memory::Bringer;
 
 /// Heads of a branch that are kept beside its tips: of those that are superseded, and of the others.
 pub(super) const KEPT_MAX: usize = 256;
@@ -99,7 +99,7 @@ impl Known {
     pub(super) fn count_by(
         &mut self,
         devices: Option<&(DeviceList, RecordId)>,
-        memory: &mut Memory,
+        memory: &mut Memories,
     ) {
         let list = devices.map(|(_, id)| *id);
         if std::mem::replace(&mut self.list, list) == list {
@@ -116,7 +116,7 @@ impl Known {
             self.met.get(id).is_some_and(|met| met.counts) && !self.named.contains_key(id)
         };
         if changed.iter().any(was_tip) {
-            self.passed.clear(memory);
+            self.passed.clear(&mut memory.passed);
         }
         for id in changed {
             let Some(met) = self.met.get_mut(&id) else { continue };
@@ -134,6 +134,11 @@ impl Known {
                 }
             }
         }
+    }
+
+    /// Whether a head is here, and one that is heard supersedes it.
+    pub(super) fn is_superseded(&self, id: &RecordId) -> bool {
+        self.met.contains_key(id) && self.named.contains_key(id)
     }
 
     /// A head is heard from now on: what it supersedes is superseded.
@@ -214,12 +219,12 @@ impl Known {
     }
 
     /// Drops superseded heads, the last of these first: they stay superseded, and so does what they named.
-    fn pass(&mut self, mut ids: Vec<RecordId>, memory: &mut Memory, dropped: &mut Vec<RecordId>) {
+    fn pass(&mut self, mut ids: Vec<RecordId>, memory: &mut Memories, dropped: &mut Vec<RecordId>) {
         while let Some(id) = ids.pop() {
             let below = self.branch.get(&id).map(|head| head.supersedes.clone());
             let Some((by, bytes)) = self.remove(id) else { continue };
-            memory.give_back(by, bytes);
-            self.passed.note(id, by, memory);
+            memory.heads.give_back(by, bytes);
+            self.passed.note(id, by, &mut memory.passed);
             dropped.push(id);
             self.pass_named(&below.unwrap_or_default(), by, memory, &mut ids);
         }
@@ -230,7 +235,7 @@ impl Known {
         &mut self,
         below: &[RecordId],
         by: Bringer,
-        memory: &mut Memory,
+        memory: &mut Memories,
         to_go: &mut Vec<RecordId>,
     ) {
         for id in below {
@@ -238,10 +243,7 @@ impl Known {
                 (true, true) => {}
                 (true, false) => to_go.push(*id),
                 // Without room it is not remembered, and would be a tip if it came.
-                (false, _) if memory.has_room(by, PASSED_BYTES) => {
-                    self.passed.note(*id, by, memory);
-                }
-                (false, _) => {}
+                (false, _) => self.passed.note(*id, by, &mut memory.passed),
             }
         }
     }
@@ -251,7 +253,7 @@ impl Known {
         &mut self,
         head: &Head,
         by: Bringer,
-        memory: &mut Memory,
+        memory: &mut Memories,
         dropped: &mut Vec<RecordId>,
     ) {
         let mut to_go = Vec::new();
@@ -303,17 +305,23 @@ impl Known {
         }
     }
 
-    /// Drops what is more than is kept.
-    pub(super) fn prune(&mut self, memory: &mut Memory, dropped: &mut Vec<RecordId>) {
-        if self.superseded.max(self.others) <= KEPT_MAX + SLACK {
+    /// Drops what is more than is kept; `others_too`, of those that do not count as well.
+    pub(super) fn prune(
+        &mut self,
+        others_too: bool,
+        memory: &mut Memories,
+        dropped: &mut Vec<RecordId>,
+    ) {
+        let others = if others_too { self.others } else { 0 };
+        if self.superseded.max(others) <= KEPT_MAX + SLACK {
             return;
         }
         let InOrder { superseded, others, .. } = self.in_order();
         let far = superseded.into_iter().skip(KEPT_MAX).collect();
         self.pass(far, memory, dropped);
-        for id in others.into_iter().skip(KEPT_MAX) {
+        for id in others.into_iter().skip(KEPT_MAX).filter(|_| others_too) {
             if let Some((by, bytes)) = self.remove(id) {
-                memory.give_back(by, bytes);
+                memory.heads.give_back(by, bytes);
                 dropped.push(id);
             }
         }

@@ -4,7 +4,8 @@
 //! from a peer that was away and has it still, or from anybody who kept an old head of somebody's. So its id is remembered, and
 //! those of the heads that it named and that never came here.
 //!
-//! Limits: the last [`PASSED_MAX`] of a branch, in memory alone. The memory is that of whoever brought the heads, and less than they took.
+//! Limits: the last [`PASSED_MAX`] of a branch, in memory alone. It is shared by who brought the heads, apart from the memory of those that
+//! are here, so that what is gone keeps nobody's next head out; what finds no room is not remembered.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -16,6 +17,12 @@ use crate::objects::memory::{Bringer, Memory};
 pub(super) const PASSED_MAX: usize = 4_096;
 /// What one takes in memory, about: its id twice, and what is around it.
 pub(super) const PASSED_BYTES: usize = 160;
+
+/// The memory of heads, and of those that are gone.
+pub(super) struct Memories {
+    pub(super) heads: Memory,
+    pub(super) passed: Memory,
+}
 
 /// The ids of those heads.
 #[derive(Default)]
@@ -30,14 +37,13 @@ impl Passed {
         self.ids.contains(id)
     }
 
-    /// Notes one; the one that was noted first makes room.
+    /// Notes one, where there is room; the one that was noted first makes it.
     pub(super) fn note(&mut self, id: RecordId, by: Bringer, memory: &mut Memory) {
-        if !self.ids.insert(id) {
+        let is_full = self.order.len() >= PASSED_MAX;
+        if !(is_full || memory.has_room(by, PASSED_BYTES)) || !self.ids.insert(id) {
             return;
         }
-        if self.order.len() >= PASSED_MAX
-            && let Some((first, by)) = self.order.pop_front()
-        {
+        if is_full && let Some((first, by)) = self.order.pop_front() {
             self.ids.remove(&first);
             memory.give_back(by, PASSED_BYTES);
         }

@@ -213,7 +213,8 @@ fn what_is_counted_as_heads_come_is_what_a_look_at_all_of_them_finds() {
     let weight = known.branch.records().map(|(_, head)| size(head)).sum::<usize>();
     let of_list = AROUND_BYTES + 33 * newest.0.devices.len();
     let of_passed = PASSED_BYTES * plain.passed.len();
-    assert_eq!(inner.memory.held(), weight + of_list + of_passed);
+    assert_eq!(inner.memory.heads.held(), weight + of_list);
+    assert_eq!(inner.memory.passed.held(), of_passed);
     // Nothing else is remembered of those that were dropped.
     let heard = |(id, head): &(&RecordId, &Head)| {
         known.named.contains_key(id) || known.counts(&head.device, Some(&newest))
@@ -247,7 +248,7 @@ fn heads_that_were_superseded_and_dropped_are_no_tips_when_they_come_again() {
     assert_eq!(dropped, (1..=33).map(id).collect::<Vec<_>>(), "those furthest from the tip");
     let rest: Vec<RecordId> = (34..=300).rev().map(id).collect();
     assert_eq!(told(&heads), (rest.clone(), 1));
-    let held = heads.lock().memory.held();
+    let held = heads.lock().memory.heads.held();
     let place = chained(1).branch.place(SUITE).unwrap();
     let mut random = random(3);
     for number in in_any_order((1..=33).collect(), &mut random) {
@@ -258,7 +259,7 @@ fn heads_that_were_superseded_and_dropped_are_no_tips_when_they_come_again() {
         assert_eq!(take(number), [id(number)]);
         assert_eq!(told(&heads), (rest.clone(), 1));
     }
-    assert_eq!(heads.lock().memory.held(), held);
+    assert_eq!(heads.lock().memory.heads.held(), held);
     // Of another branch nobody is kept out by that, nor anything that was not superseded.
     let other = BranchName { branch: "other".to_owned(), ..chained(1).branch };
     assert!(!heads.is_passed(&id(1), &other.place(SUITE).unwrap()));
@@ -409,13 +410,13 @@ fn heads_that_one_organisation_brings_leave_room_for_anothers() {
     };
     let mut number = 0;
     let mut fill = |by: Bringer| {
-        let before = heads.lock().memory.held();
+        let before = heads.lock().memory.heads.held();
         while let Ok(bytes) = heads.reserve(&id(number), &heavy(number), by) {
             heads.give_back(by, bytes);
             heads.take(id(number), heavy(number), by).unwrap();
             number += 1;
         }
-        heads.lock().memory.held() - before
+        heads.lock().memory.heads.held() - before
     };
     let (first, second) = (fill(one), fill(two));
     let about = |bytes: usize, part: usize| bytes.abs_diff(BYTES_MAX / part) < 1 << 20;
@@ -427,5 +428,5 @@ fn heads_that_one_organisation_brings_leave_room_for_anothers() {
     }
     assert!(about(reserved, 8), "{reserved}: what is fetched has a share too");
     heads.give_back(Bringer::Repair, reserved);
-    assert_eq!(heads.lock().memory.held(), first + second);
+    assert_eq!(heads.lock().memory.heads.held(), first + second);
 }
