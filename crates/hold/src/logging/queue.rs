@@ -17,7 +17,6 @@ use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::json;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
@@ -154,14 +153,14 @@ impl Write for &Queue {
     }
 }
 
-/// The line that stands for so many that were dropped, in the form of those around it.
+/// The line that stands for so many that were dropped, in the form of those around it. Nothing in it needs to be escaped.
 fn gap(lines: u64, json: bool) -> String {
     let mut at = String::new();
     let _ = SystemTime.format_time(&mut Writer::new(&mut at));
     if json {
-        let fields = json!({ "message": LOST, "lines": lines });
-        let line = json!({ "timestamp": at, "level": "WARN", "fields": fields, "target": TARGET });
-        return format!("{line}\n");
+        let fields = format!(r#"{{"message":"{LOST}","lines":{lines}}}"#);
+        let line = format!(r#""timestamp":"{at}","level":"WARN","fields":{fields}"#);
+        return format!("{{{line},\"target\":\"{TARGET}\"}}\n");
     }
     format!("{at}  WARN {TARGET}: {LOST} lines={lines}\n")
 }
@@ -171,6 +170,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use std::fs::File;
     use std::io::{BufRead, BufReader};
+
+    use serde_json::json;
 
     use super::*;
 

@@ -403,8 +403,8 @@ fn usable(session: &Session, org: &Path, roster: &crypto::Roster) -> Option<Path
     if !org.join(KEY_FILE).exists() {
         session.out.warn(format_args!(
             "{} holds no organisation's key; until its operator signs a pass \
-             (hold org pass --dir ORG --network NET --client KEY -o PASS, KEY as hold keys show --client \
-             prints it) and it is in the home as `{}`, {stranger}",
+             (hold org pass --dir ORG --network NET --client KEY -o PASS, KEY as hold keys show \
+             --client prints it) and it is in the home as `{}`, {stranger}",
             org.display(),
             client::PASS_FILE
         ));

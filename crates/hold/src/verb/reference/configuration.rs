@@ -76,9 +76,10 @@ fn rates(page: &mut String) {
         [limits.stranger]\nfind = {{ per_second = 5, callers_per_day = \"unlimited\" }}\n```\n\n\
         Tiers: {}. Endpoints: {}. Bounds: {}. The first three bounds hold for each caller, the \
         last two for all callers of the tier together; each record of a batch is one request. \
-        What is not named keeps its default; 0 lets nobody in, `\"unlimited\"` everybody. What a tier \
-        may not call is denied whatever its rate: `put` and `get` are for `own` alone, and `verify`, \
-        `store` and `subscribe` not for `stranger` ([trust](../concepts/trust.md)). The defaults:\n\n\
+        What is not named keeps its default; 0 lets nobody in, `\"unlimited\"` everybody. What a \
+        tier may not call is denied whatever its rate: `put` and `get` are for `own` alone, and \
+        `verify`, `store` and `subscribe` not for `stranger` ([trust](../concepts/trust.md)). \
+        The defaults:\n\n\
         | tier | endpoint |",
         list(&limits::TIERS),
         list(&limits::ENDPOINTS),
