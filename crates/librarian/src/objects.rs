@@ -103,7 +103,7 @@ pub(crate) struct Parts {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// What chooses the bits of filters: nothing that follows from the peer's key tells anything of it.
+/// What chooses where versions lie in the table of attestations: nothing that follows from the peer's key tells anything of it.
 fn secret_of_filters(secret: &SecretKey) -> [u8; 32] {
     Suite::Holdfast1.mac(&secret.to_bytes(), b"holdfast filters of attestations")
 }
