@@ -1,7 +1,8 @@
-# The README's two commands are `make demo` and `make test`. Each sets up all it needs from the toolchains alone.
+# The README's two commands are `make demo` and `make test`. Each sets up all it needs from the toolchains alone. What a test cannot
+# look at for want of an optional program, or of the right to mount a disk in memory, it tells in a line that begins with SKIPPED.
 #
 #   make demo           the story on an embedded network: put, share, lose four of them, read back
-#   make test           every test, the long ones scaled down
+#   make test           every test, the long ones scaled down; SKIPPED names what this machine does not let them look at
 #   make lint           formatting, clippy, tidy
 #   make shows-network  what the first network must show, in full
 #   make shows-ground   what the ground made sure must show, in full; LINES="2 4" for some of it

@@ -31,12 +31,16 @@ impl Folder {
         &self.0
     }
 
+    /// Whether there is room for so many bytes below `within`, which need not be there yet: [`Folder::new`] makes it.
+    ///
     /// # Errors
     /// [`BenchError::Room`] where fewer bytes are free.
     pub(crate) fn check_room(within: Option<&Path>, needed: u64) -> Result<(), BenchError> {
-        let path = within.map_or_else(std::env::temp_dir, Path::to_owned);
-        let about = rustix::fs::statvfs(&path)
-            .map_err(|error| BenchError::io("look at", &path)(error.into()))?;
+        let within = within.map_or_else(std::env::temp_dir, Path::to_owned);
+        let path = std::path::absolute(&within).map_err(BenchError::io("find", &within))?;
+        let there = path.ancestors().find(|above| above.exists()).unwrap_or(&path);
+        let about = rustix::fs::statvfs(there)
+            .map_err(|error| BenchError::io("look at", there)(error.into()))?;
         let free = about.f_bavail.saturating_mul(about.f_frsize);
         if free < needed {
             return Err(BenchError::Room { path, free, needed });
@@ -66,5 +70,11 @@ mod tests {
         Folder::check_room(Some(within.path()), 1).unwrap();
         let full = Folder::check_room(Some(within.path()), u64::MAX);
         assert!(matches!(full, Err(BenchError::Room { .. })));
+        // One that is not there yet has the room of where it will be.
+        let new = within.path().join("not/yet");
+        Folder::check_room(Some(&new), 1).unwrap();
+        let full = Folder::check_room(Some(&new), u64::MAX);
+        assert!(matches!(full, Err(BenchError::Room { path, .. }) if path == new));
+        assert!(!new.exists());
     }
 }

@@ -39,6 +39,8 @@ const WINDOW_S: f64 = 5.0;
 const ANSWERED_MIN: f64 = 0.95;
 /// The part of what arrives that is not, in an overload that is one.
 const OVERLOADED_MIN: f64 = 0.1;
+/// Uploads of each load at least: where the machine holds next to nothing, there is something to answer and to read back all the same.
+const UPLOADS_MIN: f64 = 8.0;
 /// Requests a second that hold: any, so that there is a saturation.
 const REQUESTS_MIN: f64 = 1.0;
 /// The part of the windows behind a recovery that may miss its bar, where of the load before no more did; one may in any case.
@@ -132,7 +134,7 @@ impl Overload {
         let mut outcomes = Vec::new();
         for (number, (name, part, seconds)) in phases.into_iter().enumerate() {
             let load = Load {
-                uploads_a_second: saturation * part / REQUESTS,
+                uploads_a_second: uploads_a_second(saturation * part, seconds),
                 seconds,
                 sizes: SIZES,
                 seed: self.seed.wrapping_add(number as u64),
@@ -222,6 +224,11 @@ impl Phase {
             self.shed
         )
     }
+}
+
+/// The uploads a second of a load of so many requests a second, which lasts so many.
+fn uploads_a_second(requests_a_second: f64, seconds: f64) -> f64 {
+    (requests_a_second / REQUESTS).max(UPLOADS_MIN / seconds)
 }
 
 /// That the loads were what they are taken for: a rate that holds, one that is answered, and one that cannot be.
@@ -388,6 +395,17 @@ mod tests {
         assert_eq!(met(true, &well, &well), [true, true, false], "it was no overload");
         let nothing = Outcome::default();
         assert_eq!(met(true, &nothing, &nothing), [true, false, false], "nothing arrived");
+    }
+
+    #[test]
+    fn a_load_has_uploads_though_the_machine_holds_next_to_nothing() {
+        assert_eq!(uploads_a_second(800.0, 30.0), 100.0);
+        for seed in 1..=6 {
+            let slow = uploads_a_second(0.0, 1.0);
+            assert_eq!(slow, UPLOADS_MIN);
+            let first = crate::seeded::Seeded::new(seed).wait(slow);
+            assert!(first.as_secs_f64() < 1.0, "{seed}: {first:?}");
+        }
     }
 
     #[test]

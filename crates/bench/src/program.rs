@@ -67,10 +67,12 @@ pub(crate) struct Run {
     stderr: Option<JoinHandle<Vec<u8>>>,
 }
 
-/// How a run ended well.
+/// How a run ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     verb: String,
+    /// None where a signal ended it.
+    code: Option<i32>,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
@@ -82,6 +84,18 @@ fn object(text: &[u8]) -> Option<Value> {
 }
 
 impl Ended {
+    /// # Errors
+    /// [`BenchError::Program`] where it did not end with 0 or 3.
+    pub(crate) fn well(self) -> Result<Self, BenchError> {
+        let Self { verb, code, stderr, .. } = &self;
+        if matches!(code, Some(0 | 3)) {
+            return Ok(self);
+        }
+        let from = stderr.len().saturating_sub(TOLD_BYTES_MAX);
+        let told = String::from_utf8_lossy(&stderr[from..]).trim().to_owned();
+        Err(BenchError::Program { verb: verb.clone(), code: *code, told })
+    }
+
     /// The result object; null where nothing was printed.
     pub(crate) fn object(self) -> Result<Value, BenchError> {
         if self.stdout.is_empty() {
@@ -91,7 +105,7 @@ impl Ended {
     }
 
     /// All that it printed.
-    pub(crate) fn text(self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
@@ -137,19 +151,19 @@ impl Run {
     /// [`BenchError::Program`] where it did not end with 0 (or 3: stored, and not all copies yet, which who times it looks for by
     /// [`is_full`](crate::full::is_full)),
     /// [`BenchError::Late`] after `limit`; then it is ended.
-    pub(crate) fn finish(mut self, limit: Duration, stop: &Stop) -> Result<Ended, BenchError> {
+    pub(crate) fn finish(self, limit: Duration, stop: &Stop) -> Result<Ended, BenchError> {
+        self.end(limit, stop)?.well()
+    }
+
+    /// As [`Run::finish`], whatever it ended with.
+    pub(crate) fn end(mut self, limit: Duration, stop: &Stop) -> Result<Ended, BenchError> {
         let status = stop.until("a run of the program did not end", limit, || self.ended())?;
         let text = |reader: Option<JoinHandle<Vec<u8>>>| {
             reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
         };
         let (stdout, stderr) = (text(self.stdout.take()), text(self.stderr.take()));
         let verb = std::mem::take(&mut self.verb);
-        if !matches!(status.code(), Some(0 | 3)) {
-            let from = stderr.len().saturating_sub(TOLD_BYTES_MAX);
-            let told = String::from_utf8_lossy(&stderr[from..]).trim().to_owned();
-            return Err(BenchError::Program { verb, code: status.code(), told });
-        }
-        Ok(Ended { verb, stdout, stderr })
+        Ok(Ended { verb, code: status.code(), stdout, stderr })
     }
 }
 

@@ -274,9 +274,10 @@ fn conclude(report: &mut Report, killed: &Killed, after: &After, samples: &[Samp
     }
     let seconds = "seconds from the last round to full redundancy, without help";
     report.bars.push(Bar::at_most(seconds, after.whole_after_s, WHOLE_LIMIT.as_secs_f64()));
-    // Where nothing was written nothing was shown.
+    // Where nothing was written, or nothing read, nothing was shown.
     report.bars.push(Bar::at_least("files acknowledged", files as f64, 1.0));
     report.bars.push(Bar::at_least("versions acknowledged", versions as f64, 1.0));
+    report.bars.push(Bar::at_least("reads while peers are killed", reads as f64, 1.0));
     let points = |of: fn(&Counts) -> usize| {
         samples.iter().map(|(at, counts)| (*at, of(counts) as f64)).collect::<Vec<_>>()
     };
@@ -324,5 +325,6 @@ mod tests {
         assert!(!met(good, 1, 0) && !met(good, 0, 1));
         assert!(!met(Counts { late: 1, ..good }, 0, 0) && !met(Counts { wrong: 1, ..good }, 0, 0));
         assert!(!met(Counts { versions: 0, ..good }, 0, 0), "nothing was written");
+        assert!(!met(Counts { reads: 0, ..good }, 0, 0), "nothing was read");
     }
 }

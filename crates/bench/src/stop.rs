@@ -45,6 +45,25 @@ impl Stop {
         }
     }
 
+    /// Work to its end, or until it is stopped; then it is dropped.
+    ///
+    /// # Errors
+    /// As [`Stop::check`], and what the work fails with.
+    pub(crate) async fn unless<T>(
+        &self,
+        work: impl Future<Output = Result<T, BenchError>>,
+    ) -> Result<T, BenchError> {
+        let stopped = async {
+            while !self.is_set() {
+                tokio::time::sleep(LOOK_EVERY * 10).await;
+            }
+        };
+        tokio::select! {
+            done = work => done,
+            () = stopped => Err(BenchError::Interrupted),
+        }
+    }
+
     /// Asks again and again until there is an answer.
     ///
     /// # Errors
@@ -82,6 +101,22 @@ mod tests {
         assert_eq!(stop.until("it", limit, || Ok(Some(7))).ok(), Some(7));
         stop.clone().stop();
         let stopped = stop.sleep(Duration::from_secs(3600));
+        assert!(matches!(stopped, Err(BenchError::Interrupted)));
+    }
+
+    #[test]
+    fn work_that_waits_ends_when_it_is_stopped() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let stop = Stop::default();
+        let done = runtime.block_on(stop.unless(async { Ok(7) }));
+        assert_eq!(done.ok(), Some(7));
+        let stops = async {
+            tokio::task::yield_now().await;
+            stop.stop();
+            std::future::pending::<Result<(), BenchError>>().await
+        };
+        let stopped = runtime.block_on(stop.unless(stops));
         assert!(matches!(stopped, Err(BenchError::Interrupted)));
     }
 }

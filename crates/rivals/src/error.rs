@@ -50,6 +50,16 @@ pub(crate) enum RivalError {
         /// What was to be read there.
         wanted: &'static str,
     },
+    /// A program could not be fetched or built.
+    #[error("{package} could not be installed; it takes {needs}")]
+    Install {
+        /// What its registry calls it.
+        package: &'static str,
+        /// What must be on this machine.
+        needs: &'static str,
+        /// Why it failed.
+        source: Box<RivalError>,
+    },
     /// There is no folder to keep installed programs in.
     #[error("neither XDG_CACHE_HOME nor HOME says where programs may be installed")]
     NoCache,

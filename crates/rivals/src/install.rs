@@ -98,6 +98,9 @@ pub(crate) const ETCDCTL: Pin = Pin {
     },
 };
 
+/// What the registries' tools are.
+const GO_NEEDS: &str = "Go 1.25 or newer";
+const PYTHON_NEEDS: &str = "Python 3 with venv (Debian's packages `python3` and `python3-venv`)";
 /// The longest one installation may take.
 const INSTALL_LIMIT: Duration = Duration::from_secs(3600);
 /// Variables that tools which install may need beside those of every program.
@@ -130,7 +133,8 @@ impl Pin {
         bench.stop.check()?;
         for (number, command) in self.commands(&folder)?.into_iter().enumerate() {
             let log = folder.join(format!("step{number}.log"));
-            process::run(command, &log, INSTALL_LIMIT, &bench.stop)?;
+            process::run(command, &log, INSTALL_LIMIT, &bench.stop)
+                .map_err(|error| self.failed(error))?;
         }
         if !program.exists() {
             let source = std::io::ErrorKind::NotFound.into();
@@ -138,6 +142,18 @@ impl Pin {
         }
         fs::write(&mark, self.version).map_err(RivalError::io("write", &mark))?;
         Ok(program)
+    }
+
+    /// A step that failed, with what it needs; one that was stopped stays so.
+    fn failed(&self, error: RivalError) -> RivalError {
+        let (package, needs) = match &self.from {
+            Registry::Go { package, .. } => (*package, GO_NEEDS),
+            Registry::Python { package } => (*package, PYTHON_NEEDS),
+        };
+        match error {
+            RivalError::Bench(_) => error,
+            error => RivalError::Install { package, needs, source: Box::new(error) },
+        }
     }
 
     /// What installs it into a folder, one after the other.
@@ -230,6 +246,23 @@ mod tests {
             text,
             "module rivals\n\ngo 1.25\n\nrequire (\n\ta.b/c v1.2.3\n\td.e/f v0.0.1\n)\n"
         );
+    }
+
+    #[test]
+    fn a_step_that_failed_says_what_it_takes_and_one_that_was_stopped_does_not() {
+        let ended = || RivalError::Ended {
+            program: "python3".to_owned(),
+            code: Some(1),
+            told: "ensurepip is not available".to_owned(),
+        };
+        let failed = TAHOE.failed(ended());
+        let told = failed.to_string();
+        assert!(told.contains("tahoe-lafs") && told.contains("`python3-venv`"), "{told}");
+        let why = std::error::Error::source(&failed).unwrap().to_string();
+        assert!(why.contains("ensurepip"), "{why}");
+        assert!(MC.failed(ended()).to_string().contains("Go 1.25"));
+        let stopped = TAHOE.failed(bench::BenchError::Interrupted.into());
+        assert!(matches!(stopped, RivalError::Bench(bench::BenchError::Interrupted)));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! experiment of `hold bench transfer`, which decides what is compared, and writes one report. For
 //! development alone: the product knows no other program.
 
+mod absent;
 mod error;
 mod install;
 mod kubo;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 use bench::{Bench, Beside, Etcd, Heads, Profile, Report, Stop, Transfer};
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::absent::Absent;
 use crate::error::RivalError;
 use crate::kubo::Kubo;
 use crate::minio::{Minio, Wire};
@@ -138,12 +140,38 @@ impl Rival {
             Self::Restic => Box::new(Restic::new(cache, bench)?),
         })
     }
+
+    /// What is measured: the program, or that it could not be installed, so that the others are measured all the same.
+    ///
+    /// # Errors
+    /// [`RivalError::Bench`] where it was stopped.
+    fn measured(
+        self,
+        installed: Result<Box<dyn Beside>, RivalError>,
+    ) -> Result<Box<dyn Beside>, RivalError> {
+        match installed {
+            Ok(_) | Err(RivalError::Bench(_)) => installed,
+            Err(error) => Ok(Box::new(Absent::new(self.name(), self == Self::Restic, error))),
+        }
+    }
+
+    /// What the report calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Minio => "minio",
+            Self::MinioTls => "minio-tls",
+            Self::Kubo => "kubo",
+            Self::Tahoe => "tahoe-lafs",
+            Self::Restic => "restic",
+        }
+    }
 }
 
 impl TransferArgs {
     fn run(&self, bench: &Bench) -> Result<Report, RivalError> {
         let cache = install::cache()?;
-        let beside = self.beside.iter().map(|rival| rival.installed(&cache, bench));
+        let beside = self.beside.iter();
+        let beside = beside.map(|rival| rival.measured(rival.installed(&cache, bench)));
         let mut beside = beside.collect::<Result<Vec<_>, _>>()?;
         let transfer = Transfer {
             size: self.size,
@@ -215,7 +243,8 @@ fn run(cli: &Cli) -> Result<bool, RivalError> {
     Ok(report.is_met())
 }
 
-/// Ends the experiment, and all it started, at the first signal that asks for it.
+/// Ends the experiment, and all it started, at the first signal that asks for it: the end of its terminal too, unless it is to outlive
+/// that (`nohup`).
 fn stop_on_signals(stop: &Stop) -> Result<(), RivalError> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -224,6 +253,11 @@ fn stop_on_signals(stop: &Stop) -> Result<(), RivalError> {
     let listen = |kind| signal(kind).map_err(RivalError::io("wait for", "signals"));
     let (mut terminate, mut interrupt) =
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut hangup = match is_hangup_ignored(&status) {
+        true => None,
+        false => Some(listen(SignalKind::hangup())?),
+    };
     let stop = stop.clone();
     drop(_inside);
     std::thread::spawn(move || {
@@ -231,11 +265,19 @@ fn stop_on_signals(stop: &Stop) -> Result<(), RivalError> {
             tokio::select! {
                 _ = terminate.recv() => (),
                 _ = interrupt.recv() => (),
+                Some(_) = async { hangup.as_mut()?.recv().await } => (),
             }
         });
         stop.stop();
     });
     Ok(())
+}
+
+/// Whether a process with this `/proc/PID/status` ignores the end of its terminal: the lowest bit of `SigIgn`.
+fn is_hangup_ignored(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
 }
 
 #[cfg(test)]
@@ -250,5 +292,35 @@ mod tests {
         let Ok(Cli { experiment: Experiment::Transfer(args) }) = cli else { panic!("{cli:?}") };
         assert_eq!(args.beside, [Rival::Kubo, Rival::Minio]);
         assert_eq!((args.peers, args.tries), (9, 3));
+    }
+
+    #[test]
+    fn one_that_could_not_be_installed_fails_alone_and_a_stopped_run_ends() {
+        let bench = Bench {
+            program: "hold".into(),
+            dir: None,
+            quick: true,
+            stop: Stop::default(),
+            tell: Box::new(|_| ()),
+        };
+        let at = Path::new("nowhere");
+        for (rival, its_file) in [(Rival::Tahoe, true), (Rival::Restic, false)] {
+            let absent = rival.measured(Err(RivalError::NoCache));
+            let Ok(mut absent) = absent else { panic!("{rival:?} ends all") };
+            assert_eq!(absent.name(), rival.name());
+            let (file, tree) = (absent.transfer(&bench, at, at), absent.tree(&bench, at, at));
+            assert_eq!((file.is_err(), tree.is_err()), (its_file, !its_file), "{rival:?}");
+            let Err(why) = (if its_file { file } else { tree }) else { continue };
+            assert!(why.to_string().contains("XDG_CACHE_HOME"), "{why}");
+        }
+        let stopped = Rival::Kubo.measured(Err(bench::BenchError::Interrupted.into()));
+        assert!(matches!(stopped, Err(RivalError::Bench(_))));
+    }
+
+    #[test]
+    fn the_end_of_a_terminal_is_ignored_where_it_was() {
+        assert!(is_hangup_ignored("Name:\tx\nSigIgn:\t0000000000001001\n"));
+        assert!(!is_hangup_ignored("SigIgn:\t0000000000001000\n"));
+        assert!(!is_hangup_ignored("SigBlk:\t0000000000000001\n") && !is_hangup_ignored(""));
     }
 }

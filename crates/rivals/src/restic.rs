@@ -73,8 +73,10 @@ impl Beside for Restic {
         let get_start = restore(&one, "one-out")?;
         let repository = [folder.join("repository")];
         let before = process::bytes_below(&repository)?;
+        bench.rest()?;
         let put = backup(tree)?;
         let stored_bytes = process::bytes_below(&repository)?.saturating_sub(before);
+        bench.rest()?;
         let get = restore(tree, "out")?;
         let one = |work, took, start| Theirs { work, way: "", took, start, stored_bytes };
         Ok(vec![one(Work::Put, put, put_start), one(Work::Get, get, get_start)])

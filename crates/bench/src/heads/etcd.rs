@@ -10,7 +10,12 @@ use crate::error::BenchError;
 use crate::folder::Folder;
 use crate::ports::Ports;
 use crate::program::Run;
+use crate::stop::Stop;
 
+/// What `etcdctl check perf` is asked for, and the writes a second that it goes up to by itself, whatever the members could take:
+/// the most there is, and for a quick run the least.
+const LOAD: (&str, u32) = ("--load=xl", 15_000);
+const LOAD_QUICK: (&str, u32) = ("--load=s", 150);
 const LIMIT: Duration = Duration::from_secs(180);
 const MEMBERS: usize = 3;
 
@@ -33,7 +38,16 @@ impl Etcd {
         Some(Self { server: find("etcd")?, client: find("etcdctl")? })
     }
 
-    /// Writes a second that three members take.
+    fn load(bench: &Bench) -> (&'static str, u32) {
+        if bench.quick { LOAD_QUICK } else { LOAD }
+    }
+
+    /// Writes a second that its tool asks for: no more are measured.
+    pub(super) fn asked(bench: &Bench) -> u32 {
+        Self::load(bench).1
+    }
+
+    /// Writes a second that three members take, of [`Etcd::asked`].
     pub(super) fn measure(&self, bench: &Bench) -> Result<f64, BenchError> {
         let (folder, mut ports) = (Folder::new(bench.dir.as_deref())?, Ports::new());
         let mut place = || {
@@ -71,11 +85,19 @@ impl Etcd {
             let healthy = Run::start(&mut tool(&["endpoint", "health"]))?;
             Ok(healthy.finish(LIMIT, &bench.stop).ok().map(drop))
         })?;
-        let load = if bench.quick { "--load=s" } else { "--load=l" };
-        let output = tool(&["check", "perf", load]).output();
-        let output = output.map_err(BenchError::io("run", &self.client))?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        writes(&text).ok_or(BenchError::Answer { verb: String::from("etcdctl check perf") })
+        rate(&mut tool(&["check", "perf", Self::load(bench).0]), &bench.stop)
+    }
+}
+
+/// Runs the tool's check to its end, which is no success where the tool is not content.
+fn rate(tool: &mut Command, stop: &Stop) -> Result<f64, BenchError> {
+    let ended = Run::start(tool)?.end(LIMIT, stop)?;
+    match writes(&ended.text()) {
+        Some(rate) => Ok(rate),
+        None => {
+            ended.well()?;
+            Err(BenchError::Answer { verb: String::from("etcdctl check perf") })
+        }
     }
 }
 
@@ -94,5 +116,18 @@ mod tests {
         assert_eq!(writes("PASS: Throughput is 4360 writes/s\nPASS: x"), Some(4360.0));
         assert_eq!(writes("FAIL: Throughput too low: 961 writes/s"), Some(961.0));
         assert_eq!(writes("nothing"), None);
+        let run = |script: &str, stop: &Stop| {
+            let mut tool = Command::new("sh");
+            rate(tool.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped()), stop)
+        };
+        let stop = Stop::default();
+        let told = run("echo 'FAIL: Throughput too low: 961 writes/s'; exit 1", &stop);
+        assert_eq!(told.ok(), Some(961.0));
+        let failed = run("echo broken >&2; exit 4", &stop);
+        assert!(matches!(failed, Err(BenchError::Program { code: Some(4), .. })), "{failed:?}");
+        assert!(matches!(run("true", &stop), Err(BenchError::Answer { .. })));
+        stop.stop();
+        let stopped = run("exec sleep 600", &stop);
+        assert!(matches!(stopped, Err(BenchError::Interrupted)), "{stopped:?}");
     }
 }

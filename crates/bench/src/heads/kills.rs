@@ -105,7 +105,7 @@ pub(super) fn run(bench: &Bench, count: usize, kills: u32) -> Result<Killed, Ben
         if round == kills {
             break;
         }
-        std::thread::sleep(delay());
+        bench.stop.sleep(delay())?;
         killed = Some(Instant::now());
         members.kill();
         members.run(bench)?;

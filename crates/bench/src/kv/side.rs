@@ -22,6 +22,8 @@ use crate::program::{Program, Run};
 
 /// How long either may take to serve.
 const READY_LIMIT: Duration = Duration::from_secs(120);
+/// Requests a second that a run of the tool makes at least: with fewer it is ended.
+const REQUESTS_MIN: u64 = 1_000;
 /// The package that has both of Redis's programs.
 const PACKAGE: &str = "redis-server";
 const SERVER: &str = "redis-server";
@@ -150,30 +152,51 @@ fn installed<T>(program: &'static str, tried: Result<T, BenchError>) -> Result<T
 }
 
 /// What a program of Redis's prints.
-fn printed(program: &'static str, args: &[String], bench: &Bench) -> Result<String, BenchError> {
+fn printed(
+    program: &'static str,
+    args: &[String],
+    limit: Duration,
+    bench: &Bench,
+) -> Result<String, BenchError> {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let ended = installed(program, Run::start(&mut command))?.finish(READY_LIMIT, &bench.stop)?;
+    let ended = installed(program, Run::start(&mut command))?.finish(limit, &bench.stop)?;
     Ok(ended.text())
 }
 
 /// Which Redis it is: the version, as it tells it. Asked first, so that where there is none nothing is begun.
 pub(super) fn version(bench: &Bench) -> Result<String, BenchError> {
-    printed(TOOL, &["--version".to_owned()], bench)?;
-    let told = printed(SERVER, &["--version".to_owned()], bench)?;
+    printed(TOOL, &["--version".to_owned()], READY_LIMIT, bench)?;
+    let told = printed(SERVER, &["--version".to_owned()], READY_LIMIT, bench)?;
     let version = told.split_whitespace().find_map(|word| word.strip_prefix("v="));
     Ok(version.unwrap_or("unknown").to_owned())
 }
 
-/// What `redis-benchmark` prints, with these arguments.
-pub(super) fn benchmark(args: &[String], bench: &Bench) -> Result<String, BenchError> {
-    printed(TOOL, args, bench)
+/// What `redis-benchmark` prints, with these arguments, which have it make so many requests.
+pub(super) fn benchmark(
+    args: &[String],
+    requests: usize,
+    bench: &Bench,
+) -> Result<String, BenchError> {
+    printed(TOOL, args, limit(requests), bench)
+}
+
+/// How long a run of the tool with so many requests may take.
+const fn limit(requests: usize) -> Duration {
+    READY_LIMIT.saturating_add(Duration::from_secs(requests as u64 / REQUESTS_MIN))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn a_run_of_many_requests_may_take_long() {
+        assert_eq!(limit(0), READY_LIMIT);
+        // A third of the most there are, in a pipeline six times as many.
+        assert_eq!(limit(200_000_000), READY_LIMIT + Duration::from_secs(200_000));
+    }
 
     #[test]
     fn a_program_that_is_not_there_is_named_with_its_package() {

@@ -143,7 +143,7 @@ fn measured(
     ];
     let pairs = pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
     let args: Vec<String> = pairs.chain(["--csv".to_owned()]).collect();
-    let text = side::benchmark(&args, bench)?;
+    let text = side::benchmark(&args, requests, bench)?;
     let [requests_a_second, p50_ms, p99_ms] =
         row(&text, command).ok_or(BenchError::Answer { verb: "redis-benchmark".into() })?;
     Ok(Point { side: side.name, command, pipeline, turn: 0, requests_a_second, p50_ms, p99_ms })

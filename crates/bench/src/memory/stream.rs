@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::Bench;
 use crate::community::{Community, Home};
 use crate::error::BenchError;
+use crate::full::is_full;
 use crate::process::{self, Pid};
 use crate::program::Run;
 use crate::seeded::Seeded;
@@ -95,6 +96,7 @@ pub(super) fn put(
         run.ended()
     })?;
     let object = run.finish(STREAM_LIMIT, &bench.stop)?.object()?;
+    is_full(&object)?;
     if object["bytes"].as_u64() != Some(bytes) {
         return Err(BenchError::Wrong("another number of bytes was stored"));
     }

@@ -111,6 +111,18 @@ enum Read {
     Failed,
 }
 
+impl Read {
+    /// Whether a read that ended so, so long after it began, is late; none where it is tried again.
+    fn is_late(self, took: Duration) -> Option<bool> {
+        match self {
+            Self::Wrong => Some(false),
+            Self::Right | Self::Failed if took > READ_LIMIT => Some(true),
+            Self::Right => Some(false),
+            Self::Failed => None,
+        }
+    }
+}
+
 impl Traffic {
     /// An author with its objects; the largest file has so many bytes.
     pub(super) async fn new(
@@ -285,19 +297,19 @@ impl Traffic {
         let mut again = 0;
         loop {
             let (read, told) = read().await;
-            let late = read == Read::Failed && started.elapsed() > READ_LIMIT;
-            if read == Read::Failed && !late {
+            let took = started.elapsed();
+            let Some(late) = read.is_late(took) else {
                 again = 1;
                 tokio::time::sleep(AGAIN_AFTER).await;
                 continue;
-            }
+            };
             let mut ledger = self.ledger();
             ledger.counts.reads += 1;
             ledger.counts.reads_again += again;
             ledger.counts.late += usize::from(late);
             ledger.counts.wrong += usize::from(read == Read::Wrong);
             if late || read == Read::Wrong {
-                ledger.told.push(format!("{}: {told}", what()));
+                ledger.told.push(format!("{}: after {:.0} s: {told}", what(), took.as_secs_f64()));
             }
             return;
         }
@@ -308,7 +320,7 @@ impl Traffic {
         let get = self.author.get(file.address, &mut got, None, Arc::new(NoProgress)).await;
         let expected = content(file.seed, file.bytes);
         match get {
-            Ok(_) if got == expected => (Read::Right, String::new()),
+            Ok(_) if got == expected => (Read::Right, "as it was put".to_owned()),
             Ok(_) => (Read::Wrong, "other bytes".to_owned()),
             Err(_) if !expected.starts_with(&got) => {
                 (Read::Wrong, "other bytes before an error".to_owned())
@@ -319,7 +331,9 @@ impl Traffic {
 
     async fn read_version(&self, kept: Kept) -> (Read, String) {
         match self.unremembered[kept.object].get(&kept.id).await {
-            Ok(got) if got.bytes() == Some(&value(kept.seed)[..]) => (Read::Right, String::new()),
+            Ok(got) if got.bytes() == Some(&value(kept.seed)[..]) => {
+                (Read::Right, "as it was put".to_owned())
+            }
             Ok(_) => (Read::Wrong, "another value".to_owned()),
             Err(error) => (Read::Failed, error.to_string()),
         }
@@ -360,5 +374,20 @@ impl Traffic {
         let count = told.len();
         self.ledger().told.extend(told);
         count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_is_right_after_the_limit_is_late_and_one_that_failed_before_it_is_tried_again() {
+        let (in_time, later) = (READ_LIMIT, READ_LIMIT + Duration::from_millis(1));
+        assert_eq!([Read::Right, Read::Failed].map(|read| read.is_late(later)), [Some(true); 2]);
+        assert_eq!(Read::Right.is_late(in_time), Some(false));
+        assert_eq!(Read::Failed.is_late(in_time), None);
+        // It is counted as what is worse.
+        assert_eq!([in_time, later].map(|took| Read::Wrong.is_late(took)), [Some(false); 2]);
     }
 }

@@ -114,9 +114,9 @@ pub(super) fn run(
     let (mut packed, mut one_by_one) = (Medians::default(), Medians::default());
     for _ in 0..tries {
         for (way, medians) in [(Way::Packed, &mut packed), (Way::OneByOne, &mut one_by_one)] {
-            let start = round(bench, community, home, &one, way)?;
+            let start = round(bench, community, home, &one, way, None)?;
             rustix::fs::sync();
-            let took = round(bench, community, home, &tree, way)?;
+            let took = round(bench, community, home, &tree, way, Some(&rivals))?;
             community.check()?;
             let went = |work, took: Duration, start: Duration, stored_bytes| {
                 let seconds = took.saturating_sub(start).as_secs_f64().max(1e-3);
@@ -173,7 +173,7 @@ struct Took {
     stored_bytes: u64,
 }
 
-/// In and out, compared. What came out stays until all is measured: ext4 looks past each inode that was deleted within the
+/// In and out, compared, each after a rest where it is held against others' transfers. What came out stays until all is measured: ext4 looks past each inode that was deleted within the
 /// last minute whenever it makes another near by, so that after removing 10,000 files whoever is next made 1,200 a second
 /// and not 22,000.
 fn round(
@@ -182,7 +182,9 @@ fn round(
     home: &Home,
     tree: &Path,
     way: Way,
+    beside: Option<&Rivals>,
 ) -> Result<Took, BenchError> {
+    let rest = || beside.map_or(Ok(()), |rivals| rivals.rest(bench));
     settle(bench, community)?;
     let before = community.stored()?;
     let list = community.path().join("list");
@@ -191,6 +193,7 @@ fn round(
     if way == Way::Packed {
         command.arg("--pack");
     }
+    rest()?;
     // Ten thousand lines are more than is kept of a run's output.
     let put = timed(bench, command.arg(tree).stdout(file))?;
     are_full(&fs::read_to_string(&list).map_err(BenchError::io("read", &list))?)?;
@@ -203,6 +206,7 @@ fn round(
         Way::Packed => command.arg("--unpack").arg(address(&list)?),
         Way::OneByOne => command.arg("--list").arg(&list),
     };
+    rest()?;
     let get = timed(bench, command.arg("-o").arg(&out))?;
     same_tree(tree, &out, bench)?;
     Ok(Took { put, get, stored_bytes })
