@@ -546,7 +546,7 @@ impl Circle {
         let Some(Some(connection)) = self.connections.get(index) else { return };
         let client = self.door.clients.get(&connection.session.id);
         let address = client.map(|client| client.address);
-        tracing::info!(?address, "a connection that does not read is cut off");
+        tracing::debug!(?address, "a connection that does not read is cut off");
         self.door.counters.cut_off += 1;
         self.close(index);
     }

@@ -35,6 +35,18 @@ pub(crate) fn double(text: &[u8]) -> Option<f64> {
     text.parse::<f64>().ok().filter(|value| !value.is_nan())
 }
 
+/// A double that is near to what the text says: infinite only where that is, and zero likewise. The bounds of ranges and what
+/// INCRBYFLOAT adds may be any, as in Redis.
+pub(crate) fn score(text: &[u8]) -> Option<f64> {
+    let value = double(text)?;
+    let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
+    let is_beyond = match value {
+        0.0 => mantissa.iter().any(|byte| matches!(byte, b'1'..=b'9')),
+        _ => value.is_infinite() && mantissa.iter().any(u8::is_ascii_digit),
+    };
+    (!is_beyond).then_some(value)
+}
+
 /// Appends an integer.
 pub(crate) fn push_integer(into: &mut Vec<u8>, value: i64) {
     let mut digits = [0_u8; 20];
@@ -187,6 +199,27 @@ mod tests {
         assert_eq!(double(b"nan"), None);
         assert_eq!(double(b"-inf"), Some(f64::NEG_INFINITY));
         assert_eq!(double(b" 1"), None);
+    }
+
+    /// As Redis 7.0 has it.
+    #[test]
+    fn a_score_that_no_double_is_near_is_none() {
+        for beyond in ["1e400", "-1e400", "1e-400", "-0.01E-400", &"9".repeat(400), "nan", "x"] {
+            assert_eq!(score(beyond.as_bytes()), None, "{beyond}");
+        }
+        for (text, value) in [
+            ("inf", f64::INFINITY),
+            ("+inf", f64::INFINITY),
+            ("-Infinity", f64::NEG_INFINITY),
+            ("0e-400", 0.0),
+            ("0.0e999", 0.0),
+            ("-0", 0.0),
+            ("1e-310", 1e-310),
+            ("-1.5e3", -1_500.0),
+        ] {
+            assert_eq!(score(text.as_bytes()), Some(value), "{text}");
+        }
+        assert_eq!(double(b"1e400"), Some(f64::INFINITY));
     }
 
     #[test]

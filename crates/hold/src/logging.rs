@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -25,14 +26,17 @@ use crate::error::HoldError;
 /// What a verb logs where `HOLD_LOG` says nothing.
 pub(crate) const VERB_LEVEL: &str = "error";
 /// What a running peer logs where `HOLD_LOG` says nothing. What carries the news between peers warns of frames and messages that
-/// it should not be sent, whoever sent them (yamux as of errors): a stranger could fill the disk with such lines.
+/// it should not be sent, whoever sent them (yamux as of errors), and so does what carries calls: a stranger could fill the disk with
+/// such lines.
 pub(crate) const PEER_LEVEL: &str =
-    "info,libp2p=error,multistream_select=error,yamux=off,h2=warn,hyper=warn,tonic=warn";
+    "info,libp2p=error,multistream_select=error,yamux=off,h2=error,hyper=error,tonic=error";
 
 /// How long the end of the process waits for who reads its log.
 const FLUSH_FOR: Duration = Duration::from_secs(1);
 /// The lines of stderr, in a process that serves others.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
+/// Whether they are JSON.
+static JSON: AtomicBool = AtomicBool::new(false);
 
 fn filter(default: &str) -> EnvFilter {
     let chosen = chosen().and_then(|text| EnvFilter::try_new(text).ok());
@@ -61,7 +65,9 @@ fn check_text(text: &str) -> Result<(), HoldError> {
     for one in text.split(',').map(str::trim).filter(|one| !one.is_empty()) {
         // What a span is chosen by (`[name{field}]`) may have anything in it.
         let level = one.rsplit_once('=').map_or(one, |(_, level)| level);
-        if !one.contains('[') && level.parse::<LevelFilter>().is_err() {
+        // No text is a level too, by the library: of errors alone.
+        let is_level = !level.trim().is_empty() && level.parse::<LevelFilter>().is_ok();
+        if !one.contains('[') && !is_level {
             return wrong(one);
         }
     }
@@ -78,6 +84,7 @@ pub(crate) fn to_stderr_queued(default: &str, json: bool) {
     if QUEUE.get().is_some() {
         return;
     }
+    JSON.store(json, Ordering::Relaxed);
     // Of its own, and not the library's: that is locked while it is written to, and whoever panics would wait for it.
     let stderr = io::stderr().as_fd().try_clone_to_owned().map(File::from);
     match stderr.and_then(|stderr| Queue::start(stderr, json)) {
@@ -85,6 +92,11 @@ pub(crate) fn to_stderr_queued(default: &str, json: bool) {
         // Better a log that others can stall than none.
         Err(_) => to_stderr(default, json),
     }
+}
+
+/// Whether this process serves others and logs JSON: whoever reads its stderr reads nothing else.
+pub(crate) fn is_json() -> bool {
+    JSON.load(Ordering::Relaxed)
 }
 
 /// Whether a line for stderr was taken by the queue of this process: it stands there behind what was logged before. Else the
@@ -149,13 +161,13 @@ mod tests {
         {
             assert!(check_text(text).is_ok(), "{text}");
         }
-        for text in ["warning", "infos", "info,libp2p=loud", "libp2p"] {
+        for text in ["warning", "infos", "info,libp2p=loud", "libp2p", "rpc=", "info,rpc=", "="] {
             assert!(matches!(check_text(text), Err(HoldError::Argument { .. })), "{text}");
         }
     }
 
     #[test]
-    fn what_a_stranger_sends_the_mesh_makes_no_lines() {
+    fn what_a_stranger_sends_makes_no_lines() {
         let path = tempfile::NamedTempFile::new().expect("a file");
         let file = path.reopen().expect("the file");
         let subscriber = tracing_subscriber::fmt()
@@ -167,6 +179,8 @@ mod tests {
             tracing::warn!(target: "libp2p_kad::handler", "flood");
             tracing::warn!(target: "multistream_select::listener_select", "flood");
             tracing::error!(target: "yamux::connection::rtt", "flood");
+            tracing::warn!(target: "h2::proto::ping_pong", "flood");
+            tracing::warn!(target: "hyper::proto", "flood");
             tracing::error!(target: "libp2p_gossipsub::behaviour", "broken");
             tracing::warn!(target: "overlay", "odd");
         });

@@ -122,10 +122,9 @@ impl Libp2p {
     /// Outside a tokio runtime.
     pub async fn start(options: Libp2pOptions) -> Result<Arc<Self>, OverlayError> {
         let names = Names::of(&options.network);
-        let mut swarm = behaviour::swarm(&options.secret, &names)?;
         let shared = Arc::new(Shared {
             env: options.env,
-            own: *swarm.local_peer_id(),
+            own: identity::to_libp2p(&crypto::PeerId::new(options.secret.public())),
             members: options.members,
             inboxes: Inboxes::default(),
             links: AtomicUsize::new(0),
@@ -138,6 +137,9 @@ impl Libp2p {
             network: options.network,
             ids: Mutex::default(),
         });
+        let known = shared.clone();
+        let is_member = move |peer: &PeerId| known.organisation_at(peer).is_some();
+        let mut swarm = behaviour::swarm(&shared.secret, &names, Box::new(is_member))?;
         listen(&mut swarm, &shared, &options.listen).await?;
         for address in shared.announced() {
             swarm.add_external_address(address);

@@ -9,13 +9,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use crypto::{NetworkId, OrgId, PeerId, SecretKey};
 use env::{Clock, Env};
-use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
+use futures::future::{BoxFuture, poll_fn};
+use futures::{AsyncReadExt, AsyncWriteExt, FutureExt, StreamExt};
+use libp2p::core::Endpoint;
 use libp2p::core::multiaddr::Protocol;
+use libp2p::core::muxing::{StreamMuxerBox, StreamMuxerExt};
+use libp2p::core::transport::{DialOpts, PortUse};
+use libp2p::core::upgrade::Version;
 use libp2p::gossipsub::{self, IdentTopic, MessageAuthenticity, MessageId, ValidationMode};
 use libp2p::identity::Keypair;
 use libp2p::swarm::SwarmEvent;
-use libp2p::{Multiaddr, Swarm, SwarmBuilder, noise, tcp, yamux};
+use libp2p::{Multiaddr, Swarm, SwarmBuilder, Transport, noise, tcp, yamux};
 use overlay::{Heard, Libp2p, Libp2pOptions, Members, NEWS_BYTES_MAX, News, Overlay, OverlayError};
 use testkit::overlay::{PATIENCE, QUIET, eventually};
 use tokio_util::sync::CancellationToken;
@@ -353,6 +357,58 @@ async fn a_stranger_over_its_budget_loses_its_link() {
     };
     // Long before a stranger's time is up.
     tokio::time::timeout(overlay::STRANGER_FOR / 2, closed).await.unwrap();
+    a.close().await;
+}
+
+/// A connection of the network in the hands of whoever has this key, on which nothing speaks.
+async fn bare(a: &Arc<Libp2p>, byte: u8) -> std::io::Result<StreamMuxerBox> {
+    let prologue = format!("holdfast overlay v1 {NETWORK}").into_bytes();
+    let security = noise::Config::new(&keypair(byte)).unwrap().with_prologue(prologue);
+    let tcp = tcp::tokio::Transport::new(tcp::Config::default());
+    let secured = tcp.upgrade(Version::V1).authenticate(security);
+    let mut transport = secured.multiplex(yamux::Config::default()).boxed();
+    let address = a.addresses()[0].parse::<Multiaddr>().unwrap();
+    let options = DialOpts { role: Endpoint::Dialer, port_use: PortUse::New };
+    let (_, connection) = transport.dial(address, options).unwrap().await?;
+    Ok(connection)
+}
+
+/// Opens a stream, waits until the peer negotiates on it, and drops it.
+async fn open(connection: &mut StreamMuxerBox) -> std::io::Result<()> {
+    const HEADER: &[u8] = b"\x13/multistream/1.0.0\n";
+    let mut stream = poll_fn(|context| connection.poll_outbound_unpin(context)).await?;
+    let negotiated = async {
+        stream.write_all(HEADER).await?;
+        stream.flush().await?;
+        stream.read_exact(&mut [0; HEADER.len()]).await
+    };
+    tokio::select! {
+        negotiated = negotiated => negotiated,
+        ended = poll_fn(|context| connection.poll_unpin(context)) => ended.map(drop),
+    }
+}
+
+#[tokio::test]
+async fn who_opens_streams_without_end_loses_its_link_and_has_no_other_for_a_while() {
+    let mut options = options(1, NETWORK, "127.0.0.1:0", only(2));
+    // No time is over, of strangers' links or of refusals.
+    options.env.clock = Arc::new(Standing);
+    let a = Libp2p::start(options).await.unwrap();
+    let mut flood = bare(&a, 9).await.unwrap();
+    let mut opened = 0;
+    while opened < 10_000 && open(&mut flood).await.is_ok() {
+        opened += 1;
+    }
+    // 64 at once, and a few while it lasted.
+    assert!((64..1_000).contains(&opened), "{opened}");
+    let with_another_key = match bare(&a, 8).await {
+        Ok(mut connection) => open(&mut connection).await,
+        Err(refused) => Err(refused),
+    };
+    assert!(with_another_key.is_err());
+    // A member at the same address is none of it.
+    let _member = linked(&a, 2).await;
+    eventually("a member's link", || a.links() == 1).await;
     a.close().await;
 }
 

@@ -14,6 +14,7 @@ mod gate;
 mod handlers;
 mod members;
 mod metered;
+mod paced;
 mod seats;
 mod share;
 pub(crate) mod signed;

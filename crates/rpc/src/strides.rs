@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop::poll_proceed;
 
 /// Bytes of one read. With 64 KiB a put's receivers took a thirtieth more of the processor.
 pub(crate) const STRIDE_BYTES: usize = 256 << 10;
@@ -57,6 +58,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strided<S> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        // A socket counts what a task reads at once, so that others have their turn; what is here already counts as well: of it there is
+        // 64 times as much as a read was.
+        let mut spent = None;
+        if this.ahead.is_some() {
+            spent = Some(ready!(poll_proceed(cx)));
+        }
         let (buffer, range) = match this.ahead.take() {
             Some(ahead) => ahead,
             None if into.remaining() >= STRIDE_BYTES => {
@@ -82,6 +89,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strided<S> {
             give_back(buffer);
         } else {
             this.ahead = Some((buffer, start + now..end));
+        }
+        if let Some(spent) = spent {
+            spent.made_progress();
         }
         Poll::Ready(Ok(()))
     }

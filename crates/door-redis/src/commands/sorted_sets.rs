@@ -89,7 +89,7 @@ pub(crate) fn zincrby(door: &mut Door, call: &mut Call<'_>) -> Done {
 fn add(door: &mut Door, call: &mut Call<'_>, choices: Choices, first: usize) -> Done {
     let mut scores = Vec::with_capacity((call.len() - first) / 2);
     for at in (first..call.len()).step_by(2) {
-        scores.push(number::double(call.arg(at)).ok_or(NOT_FLOAT)?);
+        scores.push(number::score(call.arg(at)).ok_or(NOT_FLOAT)?);
     }
     let mut found = door.sorted(call.arg(1))?;
     let (mut added, mut updated, mut last) = (0, 0, None);

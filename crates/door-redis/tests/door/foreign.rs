@@ -9,8 +9,7 @@ use crate::client::Opened;
 fn is_there(what: &str, mut probe: Command) -> bool {
     let there = probe.output().is_ok_and(|done| done.status.success());
     if !there {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "{what} is not installed");
-        println!("SKIPPED: {what} is not installed");
+        testkit::missing(&format!("the Redis door's foreign clients: {what} is not installed"));
     }
     there
 }

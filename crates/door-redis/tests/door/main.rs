@@ -10,6 +10,7 @@ mod foreign;
 mod hashes;
 mod keys;
 mod large;
+mod logs;
 mod model;
 mod sorted_sets;
 mod strings;

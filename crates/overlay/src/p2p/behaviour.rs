@@ -22,7 +22,7 @@ use libp2p::{PeerId, StreamProtocol, Swarm, SwarmBuilder, identify, kad, noise, 
 use super::closing::Closing;
 use super::gate::Gate;
 use super::identity;
-use super::sources::Sources;
+use super::sources::{IsMember, Sources};
 use crate::OverlayError;
 use crate::told::{TOLD_BYTES_MAX, TOLD_OVERHEAD_BYTES_MAX};
 
@@ -95,7 +95,11 @@ impl Names {
 }
 
 /// A swarm that listens nowhere yet.
-pub(super) fn swarm(secret: &SecretKey, names: &Names) -> Result<Swarm<Behaviour>, OverlayError> {
+pub(super) fn swarm(
+    secret: &SecretKey,
+    names: &Names,
+    is_member: IsMember,
+) -> Result<Swarm<Behaviour>, OverlayError> {
     let prologue = names.prologue.clone();
     let transport = move |keypair: &Keypair| {
         let security = noise::Config::new(keypair)?.with_prologue(prologue);
@@ -109,14 +113,18 @@ pub(super) fn swarm(secret: &SecretKey, names: &Names) -> Result<Swarm<Behaviour
         .with_tokio()
         .with_other_transport(transport)
         .map_err(|_| OverlayError::Settings("connection security"))?
-        .with_behaviour(|keypair| Ok(behaviour(keypair, names)?))
+        .with_behaviour(|keypair| Ok(behaviour(keypair, names, is_member)?))
         .map_err(|_| OverlayError::Settings("protocols"))?
         .with_swarm_config(|config| config.with_idle_connection_timeout(IDLE_FOR))
         .build();
     Ok(swarm)
 }
 
-fn behaviour(keypair: &Keypair, names: &Names) -> Result<Behaviour, OverlayError> {
+fn behaviour(
+    keypair: &Keypair,
+    names: &Names,
+    is_member: IsMember,
+) -> Result<Behaviour, OverlayError> {
     let limits = ConnectionLimits::default()
         .with_max_pending_incoming(Some(CONNECTIONS_PENDING_MAX))
         .with_max_pending_outgoing(Some(CONNECTIONS_PENDING_MAX))
@@ -128,7 +136,7 @@ fn behaviour(keypair: &Keypair, names: &Names) -> Result<Behaviour, OverlayError
         .with_cache_size(0);
     Ok(Behaviour {
         limits: connection_limits::Behaviour::new(limits),
-        sources: Sources::new(CONNECTIONS_PENDING_MAX),
+        sources: Sources::new(CONNECTIONS_PENDING_MAX, is_member),
         ping: ping::Behaviour::new(ping::Config::new().with_interval(PING_EVERY)),
         identify: identify::Behaviour::new(identify),
         kad: kademlia(keypair.public().to_peer_id(), names)?,
@@ -257,7 +265,8 @@ mod tests {
         let secret = SecretKey::from_bytes(&[1; 32]).expect("a scalar");
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let _context = runtime.enter();
-        swarm(&secret, &Names::of(&NetworkId::NONE)).expect("a swarm");
+        let names = Names::of(&NetworkId::NONE);
+        swarm(&secret, &names, Box::new(|_| false)).expect("a swarm");
     }
 
     /// Gossipsub as libp2p has it, which takes and tells everything, on a connection of the network.
@@ -286,7 +295,7 @@ mod tests {
     async fn subscriptions_to_other_topics_are_not_noted() {
         let secret = SecretKey::from_bytes(&[1; 32]).expect("a scalar");
         let names = Names::of(&NetworkId::NONE);
-        let mut ours = swarm(&secret, &names).expect("a swarm");
+        let mut ours = swarm(&secret, &names, Box::new(|_| false)).expect("a swarm");
         ours.listen_on("/ip4/127.0.0.1/tcp/0".parse().expect("an address")).expect("a port");
         let mut rogue = rogue(&names);
         let mesh = rogue.behaviour_mut();

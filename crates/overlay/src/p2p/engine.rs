@@ -21,8 +21,9 @@ use libp2p::{Multiaddr, PeerId, Swarm, identify, kad, ping};
 use tokio::sync::{mpsc, oneshot};
 
 use super::behaviour::{Behaviour, BehaviourEvent, Names};
+use super::closing;
 use super::directory::{Directory, FULL_MESH_MAX, LINKS_WANTED};
-use super::intake::{Arrival, Intake, Trust, Verdict};
+use super::intake::{Arrival, FLOODS_FOR, Intake, Trust, Verdict};
 use super::links::Links;
 use super::sources::source;
 use super::{Shared, identity};
@@ -120,8 +121,13 @@ impl Engine {
             SwarmEvent::ConnectionEstablished { peer_id, endpoint, .. } => {
                 self.opened(peer_id, source(endpoint.get_remote_address()));
             }
-            SwarmEvent::ConnectionClosed { peer_id, num_established: 0, cause, .. } => {
-                self.closed(peer_id, cause.as_ref());
+            SwarmEvent::ConnectionClosed { peer_id, endpoint, num_established, cause, .. } => {
+                if cause.as_ref().is_some_and(closing::opened_too_many) {
+                    self.refuse(peer_id, source(endpoint.get_remote_address()));
+                }
+                if num_established == 0 {
+                    self.closed(peer_id, cause.as_ref());
+                }
             }
             SwarmEvent::OutgoingConnectionError { peer_id: Some(peer), error, .. } => {
                 tracing::debug!(%peer, %error, "overlay dial failed");
@@ -154,6 +160,18 @@ impl Engine {
             let _ = self.swarm.disconnect_peer_id(close);
         }
         self.shared.set_links(self.links.len());
+    }
+
+    /// The peer opened more streams than it may: a member is not taken for a while, and no stranger from where a stranger was.
+    fn refuse(&mut self, peer: PeerId, source: Option<IpAddr>) {
+        tracing::debug!(%peer, ?source, "an overlay link opened more streams than it may");
+        let now = self.now();
+        if self.is_member(&peer) {
+            self.intake.floods(peer, now);
+        } else if let Some(source) = source {
+            self.swarm.behaviour_mut().sources.refuse(source, now + FLOODS_FOR);
+        }
+        let _ = self.swarm.disconnect_peer_id(peer);
     }
 
     fn closed(&mut self, peer: PeerId, cause: Option<&ConnectionError>) {
@@ -206,6 +224,7 @@ impl Engine {
             let _ = self.swarm.disconnect_peer_id(peer);
         }
         self.shared.set_links(self.links.len());
+        self.swarm.behaviour_mut().sources.review(now);
         self.review_waiting();
         self.resend();
         self.dial_missing();

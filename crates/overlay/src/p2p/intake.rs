@@ -176,6 +176,8 @@ impl Budget {
 
 /// A link's rate and burst.
 const LINK: (usize, usize) = (LINK_BYTES_A_SECOND, LINK_BYTES_BURST);
+/// What a link is over it that is not taken for a while: it runs out when the link may be taken again.
+const FLOODING: usize = LINK_BYTES_BURST + FLOODS_FOR.as_secs() as usize * LINK_BYTES_A_SECOND;
 /// Those of an organisation.
 const ORGANISATION: (usize, usize) = (ORGANISATION_BYTES_A_SECOND, ORGANISATION_BYTES_BURST);
 /// Those of what one organisation passes on of another.
@@ -196,10 +198,14 @@ impl Intake {
         let budget = self.budgets.entry(link).or_insert(Budget::full(LINK_BYTES_BURST, now));
         let may = budget.take(bytes.max(least), LINK, now);
         if budget.over > LINK_BYTES_BURST {
-            // It runs out when the link may be taken again.
-            budget.over = LINK_BYTES_BURST + FLOODS_FOR.as_secs() as usize * LINK_BYTES_A_SECOND;
+            budget.over = FLOODING;
         }
         may
+    }
+
+    /// Counts the link as one that brought so much more than it may that it is not taken for a while.
+    pub(super) fn floods(&mut self, link: PeerId, now: Duration) {
+        self.budgets.insert(link, Budget { left: 0, over: FLOODING, at: now });
     }
 
     /// Whether the link brought so much more than it may that it is not taken for a while.

@@ -21,8 +21,9 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{Connection, Houses, Peer, Preface, source};
+use super::connection::{Connection, Houses, Paced, Peer, Preface, source};
 use super::members::Members;
+use super::paced::{Frames, Pace};
 use super::seats::{Hall, HallSeat};
 use super::share::Room;
 use crate::identity::PLAIN_PROTOCOL;
@@ -32,6 +33,8 @@ use crate::{Identity, RpcError, verifier};
 
 /// After a failed `accept` (no descriptors left) the next try is this much later.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Failures are told this often at most: where one try fails, the next ones do too.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 /// Where proven connections go: by the width of their windows.
 #[derive(Clone)]
@@ -78,6 +81,8 @@ pub(super) struct Acceptor {
     members: Arc<Members>,
     houses: Houses<IpAddr>,
     handshakes: Arc<Room>,
+    /// What strangers send that carries nothing.
+    strangers: Arc<Pace>,
     /// Cancelled when all connections must end.
     closed: CancellationToken,
 }
@@ -105,6 +110,7 @@ impl Acceptor {
             members,
             houses: Houses::default(),
             handshakes: Room::new(limits.handshakes),
+            strangers: Arc::new(Pace::of_strangers()),
             closed,
         }))
     }
@@ -117,6 +123,7 @@ impl Acceptor {
         stop: CancellationToken,
     ) {
         let mut under_way = JoinSet::new();
+        let mut told = Told::default();
         loop {
             let next = tokio::select! {
                 () = stop.cancelled() => break,
@@ -136,7 +143,9 @@ impl Acceptor {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
+                    if told.is_due(self.env.clock.elapsed()) {
+                        tracing::warn!(%error, "cannot accept a connection");
+                    }
                     self.env.clock.sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -180,8 +189,15 @@ impl Acceptor {
         let house = member.map_or_else(|| source.clone(), |(key, _)| self.members.house(key));
         let closed = Box::pin(ends.clone().cancelled_owned());
         let preface = Some(Preface::until(self.env.clock.sleep(self.limits.handshake)));
-        let peer = Peer { caller, house, source, stranger: member.is_none(), ends };
-        Some(Connection { socket, peer, closed, preface, wide, _place: place })
+        let stranger = member.is_none();
+        let paced = Paced {
+            frames: Frames::default(),
+            strangers: stranger.then(|| self.strangers.clone()),
+            env: self.env.clone(),
+            until: None,
+        };
+        let peer = Peer { caller, house, source, stranger, ends };
+        Some(Connection { socket, peer, closed, preface, paced, wide, _place: place })
     }
 
     async fn handshake(
@@ -208,8 +224,35 @@ impl Acceptor {
     }
 }
 
+/// When a failure was told last.
+#[derive(Default)]
+struct Told(Option<Duration>);
+
+impl Told {
+    /// Whether one is to be told now; it is taken for told then.
+    fn is_due(&mut self, now: Duration) -> bool {
+        let due = self.0.is_none_or(|last| now.saturating_sub(last) >= TOLD_EVERY);
+        if due {
+            self.0 = Some(now);
+        }
+        due
+    }
+}
+
 /// The key that a caller proved in the handshake.
 fn caller(tls: &TlsStream<Tcp>) -> Option<Caller> {
     let (certificate, others) = tls.get_ref().1.peer_certificates()?.split_first()?;
     Some(Caller { key: verifier::key_of(certificate, others).ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_in_a_row_are_told_every_few_seconds() {
+        let mut told = Told::default();
+        let tries = (0..400).map(|number| ACCEPT_PAUSE * number);
+        assert_eq!(tries.filter(|now| told.is_due(*now)).count(), 4, "in 20 s");
+    }
 }

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
+use env::Env;
 use env::calls::Caller;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -17,6 +18,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 use super::members::Wide;
+use super::paced::{Frames, Pace};
 use super::seats::HallSeat;
 use super::share::Share;
 use crate::socket::Tcp;
@@ -42,6 +44,8 @@ pub(super) struct Peer {
 pub(super) struct House {
     /// Calls, bytes, and handshakes under way.
     pub(super) share: Share,
+    /// Frames that carry nothing.
+    pub(super) pace: Pace,
 }
 
 /// The houses of all that are connected.
@@ -67,7 +71,7 @@ impl<K: Eq + Hash> Houses<K> {
         if by.len() >= HOUSES_KEPT {
             by.retain(|_, house| house.strong_count() > 0);
         }
-        let house = Arc::new(House { share: Share::default() });
+        let house = Arc::new(House { share: Share::default(), pace: Pace::of_a_house() });
         by.insert(source, Arc::downgrade(&house));
         house
     }
@@ -89,6 +93,32 @@ impl Preface {
     }
 }
 
+/// How fast a connection's frames are read.
+pub(super) struct Paced {
+    pub(super) frames: Frames,
+    /// What all strangers share; for one of them.
+    pub(super) strangers: Option<Arc<Pace>>,
+    pub(super) env: Env,
+    /// It is not read before.
+    pub(super) until: Option<BoxFuture<'static, ()>>,
+}
+
+impl Paced {
+    /// Counts what was read.
+    fn read(&mut self, bytes: &[u8], house: &House) {
+        let beyond = self.frames.read(bytes);
+        if beyond == 0 {
+            return;
+        }
+        let now = self.env.clock.elapsed();
+        let of_strangers = self.strangers.as_ref().map(|pace| pace.take(beyond, now));
+        let wait = house.pace.take(beyond, now).max(of_strangers.unwrap_or_default());
+        if !wait.is_zero() {
+            self.until = Some(self.env.clock.sleep(wait));
+        }
+    }
+}
+
 /// TLS, or plain TCP on a loopback address.
 pub(super) type Socket = Either<TlsStream<Tcp>, Tcp>;
 
@@ -99,6 +129,7 @@ pub(super) struct Connection {
     pub(super) closed: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Until it has come.
     pub(super) preface: Option<Preface>,
+    pub(super) paced: Paced,
     /// Its seat among those with wide windows.
     pub(super) wide: Option<Wide>,
     pub(super) _place: HallSeat<IpAddr>,
@@ -131,18 +162,29 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.goes_on(cx)?;
+        if let Some(until) = &mut this.paced.until {
+            ready!(until.as_mut().poll(cx));
+            this.paced.until = None;
+        }
         let Some(preface) = &mut this.preface else {
-            return Pin::new(&mut this.socket).poll_read(cx, into);
+            let before = into.filled().len();
+            let read = ready!(Pin::new(&mut this.socket).poll_read(cx, into));
+            let new = into.filled().get(before..).unwrap_or_default();
+            this.paced.read(new, &this.peer.house);
+            return Poll::Ready(read);
         };
         if preface.until.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let before = into.filled().len();
         let read = ready!(Pin::new(&mut this.socket).poll_read(cx, into));
-        preface.left = preface.left.saturating_sub(into.filled().len() - before);
+        let new = into.filled().get(before..).unwrap_or_default();
+        let of_preface = preface.left.min(new.len());
+        preface.left -= of_preface;
         if preface.left == 0 {
             this.preface = None;
         }
+        this.paced.read(&new[of_preface..], &this.peer.house);
         Poll::Ready(read)
     }
 }
@@ -155,7 +197,9 @@ impl AsyncWrite for Connection {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.goes_on(cx)?;
-        Pin::new(&mut this.socket).poll_write(cx, bytes)
+        let wrote = ready!(Pin::new(&mut this.socket).poll_write(cx, bytes));
+        this.paced.frames.wrote(*wrote.as_ref().unwrap_or(&0));
+        Poll::Ready(wrote)
     }
 
     fn poll_write_vectored(
@@ -165,7 +209,9 @@ impl AsyncWrite for Connection {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.goes_on(cx)?;
-        Pin::new(&mut this.socket).poll_write_vectored(cx, bytes)
+        let wrote = ready!(Pin::new(&mut this.socket).poll_write_vectored(cx, bytes));
+        this.paced.frames.wrote(*wrote.as_ref().unwrap_or(&0));
+        Poll::Ready(wrote)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -366,3 +366,24 @@ async fn a_connection_that_never_speaks_http2_ends() {
         assert!(ended.is_ok(), "after {} bytes", said.len());
     }
 }
+
+/// Frames that mean work and carry nothing, as fast as they go: a third of a microsecond of processor each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frames_that_carry_nothing_are_read_at_a_pace_while_others_are_served() {
+    let peer = Running::start(ServerLimits::default());
+    let tcp = TcpStream::connect(peer.address).await.unwrap();
+    let name = ServerName::try_from("holdfast").unwrap();
+    let mut tls = TlsConnector::from(Arc::new(dialling())).connect(name, tcp).await.unwrap();
+    tls.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    // 40 MiB of updates of the connection's window. Read as fast as they come they are gone in two seconds; at their pace, with all that
+    // sockets hold, in more than a minute.
+    let updates = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1].repeat(1 << 16);
+    let flood = async {
+        for _ in 0..50 {
+            tls.write_all(&updates).await.unwrap();
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(4), flood).await.is_err());
+    let found = client().find(&peer.endpoint(), of(ID), LIMIT).await;
+    assert!(found.is_ok(), "{found:?}");
+}

@@ -27,7 +27,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
 use super::introduced::Introduced;
-use super::remembered::{Refused, Remembered, Used};
+use super::remembered::{Refused, Remembered, Used, Whose};
 use super::{SignedOptions, SignedTransport};
 use crate::framing::PREFIX_BYTES;
 use crate::server::connection::Peer;
@@ -114,10 +114,11 @@ pub(crate) struct Checker {
 
 impl Checker {
     pub(super) fn new(options: SignedOptions, service: Arc<dyn Service>, env: Env) -> Self {
-        let remembered = Remembered::new(options.remembered_ids_max);
+        // In the clear all come from this machine.
+        let is_tls = matches!(options.transport, SignedTransport::Tls(_));
+        let remembered = Remembered::new(options.remembered_ids_max, is_tls);
         // In the clear a caller may have signed before its connection is taken; there, whoever listens is on this machine.
-        let seen = u64::from(matches!(options.transport, SignedTransport::Tls(_)));
-        let began = AtomicU64::new(env.clock.unix_s() + seen);
+        let began = AtomicU64::new(env.clock.unix_s() + u64::from(is_tls));
         Self { options, service, env, began, remembered, introduced: Introduced::default() }
     }
 
@@ -192,7 +193,9 @@ impl Checker {
         }
         let vouched = self.introduce(&shown).await?;
         if let Claimed::Full { expires, .. } = claimed {
-            self.take_id(&shown, expires, vouched)?;
+            let source = || parts.extensions.get::<Peer>().map(|peer| peer.source.clone());
+            let whose = if vouched { Whose::Key(shown.key) } else { Whose::Source(source()) };
+            self.take_id(Used { id: shown.id, expires, whose })?;
         }
         let message = whole(body).await?;
         self.check_message(claimed, message.clone()).await?;
@@ -248,8 +251,7 @@ impl Checker {
         Ok(true)
     }
 
-    fn take_id(&self, shown: &Shown, expires: u64, vouched: bool) -> Result<(), Status> {
-        let used = Used { id: shown.id, key: shown.key, expires, vouched };
+    fn take_id(&self, used: Used) -> Result<(), Status> {
         self.remembered.take(used, self.env.clock.unix_s()).map_err(|error| match error {
             Refused::Replayed => denied("the request id was used before: a replay"),
             Refused::Ended => denied("the token has ended"),
