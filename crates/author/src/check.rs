@@ -6,7 +6,8 @@
 //!                                                    v
 //!                                                 read at every holder, proven --> what is wrong counts as not held
 //! ```
-//! A survey believes holders of fragments (see `info::stripes`); reading believes nobody. Reading is of all copies and all
+//! A survey believes holders of fragments (see `info::stripes`); reading believes nobody: a fragment that its first claimant does not
+//! send is read at the others that claim it. Reading is of all copies and all
 //! fragments, parity too: a get reads the nearest that are well, and would never look at the others. Of a stripe that is read
 //! all that were not kept are made again (see `coding`): each proves itself, also parity that its author made up.
 //!
@@ -15,7 +16,7 @@
 
 mod coding;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crypto::{PeerId, Place, RecordId};
 use document::Kind;
@@ -24,6 +25,7 @@ use document::{CHUNK_BYTES_MAX, Record, prove};
 use env::calls::{FindRequest, FindResponse};
 use futures::StreamExt;
 use placement::Profile;
+use walk::StripeShape;
 
 use crate::author::Author;
 use crate::content::{At, Content, PageAt};
@@ -37,6 +39,8 @@ use crate::window::Lease;
 const READ_AT_ONCE: usize = 8;
 /// Pages surveyed together.
 const PAGES_TOGETHER: usize = 16;
+/// Other peers that are asked one after the other for a fragment which the first that claimed it did not send.
+const CLAIMANTS_MAX: usize = 64;
 /// Holders that are named for what they sent, at most; all are counted.
 pub const WRONG_MAX: usize = 64;
 
@@ -237,7 +241,9 @@ impl Author {
             if self.chosen(percent) {
                 let reading =
                     Reading { place: fragment.id.into(), bytes: CHUNK_BYTES_MAX, keep: 0 };
-                self.read(checked, std::slice::from_mut(&mut fragment), reading).await?;
+                let one = std::slice::from_mut(&mut fragment);
+                let mut kept = self.kept(one, reading).await;
+                self.read(checked, one, reading, &mut kept, |_| true).await?;
             }
             checked.add_copies(&fragment, wanted);
         }
@@ -255,17 +261,91 @@ impl Author {
         let found = header(self.env(), self.walker(), id, number, k).await;
         let header = found.ok_or(AuthorError::Stopped)??;
         checked.profile = Some(Profile::Stripe { k, n: header.stripe.n() });
-        let mut fragments = self.fragments(&header).await;
+        let mut fragments = self.fragments(&header, &[]).await;
         if self.chosen(percent) {
-            let bytes = header.stripe.fragment_bytes();
-            let reading = Reading { place: id.into(), bytes, keep: k as usize };
-            let kept = self.read(checked, &mut fragments, reading).await?;
+            let kept = self.read_stripe(checked, &header, &mut fragments).await?;
             if !self.is_coded(header, kept).await? {
                 checked.add_miscoded(id, &mut fragments);
             }
         }
         checked.add_stripe(&fragments, k as usize);
         Ok(())
+    }
+
+    /// Reads all fragments of a stripe. Those that their first claimants do not send are looked for at others, so that who claims what
+    /// it does not have hides nobody who has it.
+    async fn read_stripe(
+        &self,
+        checked: &mut Checked,
+        header: &Header,
+        fragments: &mut [Fragment],
+    ) -> Result<Kept, AuthorError> {
+        let bytes = header.stripe.fragment_bytes();
+        let keep = header.stripe.k() as usize;
+        let reading = Reading { place: header.id.into(), bytes, keep };
+        let mut kept = self.kept(fragments, reading).await;
+        let mut failed = self.read(checked, fragments, reading, &mut kept, |_| true).await?;
+        if failed.is_empty() {
+            return Ok(kept);
+        }
+        let shape = StripeShape::new(header.id, &header.stripe);
+        let claimants = self.walker().claimants_of_stripe(&shape).await;
+        let (mut liars, mut silent) = (BTreeSet::new(), BTreeSet::new());
+        for (peer, wrong) in failed.values() {
+            if *wrong {
+                liars.insert(*peer)
+            } else {
+                silent.insert(*peer)
+            };
+        }
+        for round in 0..CLAIMANTS_MAX {
+            // Who did not send one fragment is asked for no other. Each fragment begins at another claimant, so that many liars cost
+            // few rounds.
+            let mut again = BTreeSet::new();
+            for &at in failed.keys() {
+                let left = claimants.get(at).into_iter().flatten();
+                let left = left.filter(|peer| !liars.contains(*peer) && !silent.contains(*peer));
+                let left: Vec<&PeerId> = left.collect();
+                let turn = if round == 0 { 0 } else { at };
+                let next = left.get(turn % left.len().max(1));
+                if let (Some(peer), Some(fragment)) = (next, fragments.get_mut(at)) {
+                    fragment.holders.push(self.claimed(peer));
+                    again.insert(at);
+                }
+            }
+            if again.is_empty() {
+                break;
+            }
+            let is_asked = |at: usize| again.contains(&at);
+            let missed = self.read(checked, fragments, reading, &mut kept, is_asked).await?;
+            for (peer, wrong) in missed.values() {
+                if *wrong {
+                    liars.insert(*peer)
+                } else {
+                    silent.insert(*peer)
+                };
+            }
+            failed.retain(|at, _| !again.contains(at) || missed.contains_key(at));
+        }
+        if !failed.is_empty() {
+            // Those that claimed it hide nobody who may have it and does not answer either.
+            let liars: Vec<PeerId> = liars.into_iter().collect();
+            let others = self.fragments(header, &liars).await;
+            let not_held = fragments.iter_mut().zip(others).enumerate();
+            for (at, (fragment, other)) in not_held.filter(|(at, _)| failed.contains_key(at)) {
+                let away = other.holders.into_iter().filter(|holder| !holder.reachable);
+                fragment.holders.extend(away);
+                let claims = claimants.get(at).into_iter().flatten();
+                let unread = claims.filter(|peer| silent.contains(*peer));
+                let unread = unread.map(|peer| Holder {
+                    held: false,
+                    reachable: false,
+                    ..self.claimed(peer)
+                });
+                fragment.holders.extend(unread);
+            }
+        }
+        Ok(kept)
     }
 
     /// Whether this one is among so many percent.
@@ -285,25 +365,35 @@ impl Author {
         Job::cpu(self.env(), coded).await.ok_or(AuthorError::Stopped)?.map_err(AuthorError::Code)
     }
 
-    /// Reads fragments at everybody who says that they hold them; who does not send them does not hold them. Answers the
-    /// first so many of those that came, by their number: of a stripe its pages before its parity.
+    /// Nothing yet, with room for what [`Author::read`] of these has on its way and keeps: one lease for both, so that nobody
+    /// waits for a second one while holding one.
+    async fn kept(&self, fragments: &[Fragment], reading: Reading) -> Kept {
+        let claims = fragments.iter().flat_map(|one| &one.holders).filter(|one| one.held).count();
+        let at_once = READ_AT_ONCE.min(claims.max(fragments.len()));
+        let lease = self.window().lease((at_once + reading.keep).saturating_mul(reading.bytes));
+        Kept { records: BTreeMap::new(), _lease: Some(lease.await) }
+    }
+
+    /// Reads those of the fragments that are wanted at everybody who says that they hold them; who does not send them does not hold them. It keeps the
+    /// first so many of those that came, by their number: of a stripe its pages before its parity. Answers which nobody sent, one
+    /// of those who did not, and whether that one answered something else.
     async fn read(
         &self,
         checked: &mut Checked,
         fragments: &mut [Fragment],
         reading: Reading,
-    ) -> Result<Kept, AuthorError> {
+        kept: &mut Kept,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<BTreeMap<usize, (PeerId, bool)>, AuthorError> {
         let Reading { place, bytes, keep } = reading;
-        let claims = fragments.iter().enumerate().flat_map(|(at, fragment)| {
+        let fragments_wanted = fragments.iter().enumerate().filter(|(at, _)| wanted(*at));
+        let claims = fragments_wanted.flat_map(|(at, fragment)| {
             let (kind, id) = (fragment.kind, fragment.id);
             let held = fragment.holders.iter().enumerate().filter(|(_, holder)| holder.held);
             held.map(move |(of, holder)| (at, of, Asked { kind, id, place, peer: holder.peer }))
         });
         let claims: Vec<_> = claims.collect();
-        // One lease for what is on its way and what is kept: nobody waits for a second one while holding one.
-        let room = (READ_AT_ONCE.min(claims.len()) + keep).saturating_mul(bytes);
-        let lease = self.window().lease(room).await;
-        let mut records = BTreeMap::new();
+        let mut failed = BTreeMap::new();
         let mut reads = futures::stream::iter(claims)
             .map(|(at, of, asked)| async move { (at, of, asked, self.read_at(asked, bytes).await) })
             .buffer_unordered(READ_AT_ONCE);
@@ -312,23 +402,25 @@ impl Author {
                 Answer::Right(record) => {
                     checked.read += 1;
                     checked.read_bytes += record.bytes.len() as u64;
-                    records.insert(at, record);
-                    if records.len() > keep {
-                        records.pop_last();
-                    }
+                    kept.keep(at, record, keep);
                 }
                 Answer::No { wrong } => {
                     if let Some(holder) = holder_mut(fragments, at, of) {
                         holder.held = false;
                         holder.reachable = wrong;
                     }
+                    failed.insert(at, (asked.peer, wrong));
                     if wrong && checked.wrong.len() < WRONG_MAX {
                         checked.wrong.push(Wrong { id: asked.id, peer: asked.peer });
                     }
                 }
             }
         }
-        Ok(Kept { records, _lease: lease })
+        failed.retain(|at, _| {
+            let held = |one: &Fragment| one.holders.iter().any(|holder| holder.held);
+            !fragments.get(*at).is_some_and(held)
+        });
+        Ok(failed)
     }
 
     /// Reads a record of about so many bytes at one peer, and proves it.
@@ -374,7 +466,17 @@ struct Reading {
 /// of them at once.
 struct Kept {
     records: BTreeMap<usize, Record>,
-    _lease: Lease,
+    _lease: Option<Lease>,
+}
+
+impl Kept {
+    /// Keeps a record if it is among the first `max` by their number.
+    fn keep(&mut self, at: usize, record: Record, max: usize) {
+        self.records.insert(at, record);
+        if self.records.len() > max {
+            self.records.pop_last();
+        }
+    }
 }
 
 /// A record that is asked of one peer.

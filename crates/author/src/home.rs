@@ -1,11 +1,12 @@
 //! A user's folder (`$HOLD_HOME`): the sealed keyring, and which of its one-time keys were issued.
 //!
 //! ```text
-//! keyring   the seed under the passphrase (`crypto::keyring::file`), written once, never overwritten
-//! issued    rows of issued counters (`issued`), appended and synced before a counter is used
-//! paid      which contents are paid for, and until when (`paid`)
-//! forgotten rows of counters whose keys open nothing any more (`paid`)
-//! lock      locked by whoever appends to `issued`
+//! keyring    the seed under the passphrase (`crypto::keyring::file`), written once, never overwritten
+//! issued     rows of issued counters (`issued`), appended and synced before a counter is used
+//! paid       which contents are paid for, and until when (`paid`)
+//! forgotten  rows of counters whose keys open nothing any more (`paid`)
+//! forgetting which contents are being forgotten, and by which counters' keys they open (`forgetting`)
+//! lock       locked by whoever appends to `issued`
 //! ```
 //! All are readable by their owner alone; a folder that is created is too. Every function blocks (files, scrypt, key
 //! derivation) and belongs on a thread that may.
@@ -21,6 +22,7 @@
 
 mod files;
 pub(crate) use files::{create_dir as private_dir, lock, replace};
+mod forgetting;
 mod issued;
 mod paid;
 
@@ -90,7 +92,8 @@ impl Home {
     /// keyring goes on after [`GAP`]. An `issued` file that is in the folder already is gone on from, whichever is later.
     ///
     /// # Errors
-    /// [`AuthorError::Keyring`] for words that are none, and as [`Home::create`].
+    /// [`AuthorError::Keyring`] for words that are none, [`AuthorError::Exhausted`] for a counter that there is not, and as
+    /// [`Home::create`].
     pub fn import(
         dir: &Path,
         words: &str,
@@ -251,10 +254,49 @@ impl Home {
     /// [`AuthorError::Locked`], [`AuthorError::Io`].
     pub fn forget_counter(&self, reader: &ReaderKey) -> Result<bool, AuthorError> {
         let Some(counter) = self.find_counter(reader)? else { return Ok(false) };
+        self.forget_known(counter)?;
+        Ok(true)
+    }
+
+    /// Prepares that a content is forgotten which opens with the key of this reader: durably, with room for what is written at the
+    /// end of it ([`Home::end_forgetting`]). Nothing of it is to be ended before that: its key could not be forgotten otherwise.
+    ///
+    /// # Errors
+    /// [`AuthorError::Locked`], [`AuthorError::Io`]: also for a folder that cannot be written, or is full.
+    pub fn begin_forgetting(
+        &self,
+        address: &RecordId,
+        reader: &ReaderKey,
+    ) -> Result<(), AuthorError> {
+        let counter = self.find_counter(reader)?;
+        self.locked(|_, home| forgetting::begin(&home.dir, &home.keyring, address, counter))
+    }
+
+    /// As [`Home::forget_counter`], of a content that was begun to be forgotten and of which nothing is left that says which key
+    /// opened it. `None` where it was not begun.
+    ///
+    /// # Errors
+    /// [`AuthorError::Locked`], [`AuthorError::Io`].
+    pub fn forget_begun(&self, address: &RecordId) -> Result<Option<bool>, AuthorError> {
+        let begun = self.looked(|_, home| forgetting::find(&home.dir, &home.keyring, address))?;
+        if let Some(Some(counter)) = begun {
+            self.forget_known(counter)?;
+        }
+        Ok(begun.map(|counter| counter.is_some()))
+    }
+
+    /// Notes that a content is forgotten.
+    ///
+    /// # Errors
+    /// [`AuthorError::Locked`], [`AuthorError::Io`].
+    pub fn end_forgetting(&self, address: &RecordId) -> Result<(), AuthorError> {
+        self.locked(|_, home| forgetting::end(&home.dir, &home.keyring, address))
+    }
+
+    fn forget_known(&self, counter: u64) -> Result<(), AuthorError> {
         self.locked(|issued, home| {
             paid::forget(&home.dir, &home.keyring, counter)?;
-            issued.erase(counter, &home.keyring)?;
-            Ok(true)
+            issued.erase(counter, &home.keyring)
         })
     }
 
@@ -284,7 +326,23 @@ impl Home {
     /// # Errors
     /// [`AuthorError::Locked`], [`AuthorError::Io`].
     pub fn paid(&self) -> Result<BTreeMap<RecordId, u64>, AuthorError> {
+        self.paid_notes().map(|(paid, _)| paid)
+    }
+
+    /// As [`Home::paid`]; and how many notes are damaged, each of which may have been of one more.
+    ///
+    /// # Errors
+    /// [`AuthorError::Locked`], [`AuthorError::Io`].
+    pub fn paid_notes(&self) -> Result<(BTreeMap<RecordId, u64>, u64), AuthorError> {
         self.looked(|_, home| paid::all(&home.dir, &home.keyring))
+    }
+
+    /// Drops the notes that are damaged, once what they may have been of is noted anew.
+    ///
+    /// # Errors
+    /// [`AuthorError::Locked`], [`AuthorError::Io`].
+    pub(crate) fn drop_damaged_notes(&self) -> Result<(), AuthorError> {
+        self.looked(|_, home| paid::drop_damaged(&home.dir, &home.keyring))
     }
 
     /// Removes drafts of this folder's files from before then, which killed programs left.
@@ -307,6 +365,10 @@ impl Home {
         log_n: u8,
         next: u64,
     ) -> Result<Self, AuthorError> {
+        if next >= COUNTERS_MAX {
+            // Nothing is made for it.
+            return Err(AuthorError::Exhausted);
+        }
         files::create_dir(dir).map_err(files::failed("create", dir))?;
         let home = Self::with(dir, keyring);
         let (mut salt, mut nonce) = ([0; file::SALT_BYTES], [0; 12]);

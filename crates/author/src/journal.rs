@@ -50,8 +50,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The journal that was left for this source and these options, ready to go on; `None` where there is none that may be
-    /// used.
+    /// The journal that was left for this source, with options of one of these digests, ready to go on; `None` where there is none
+    /// that may be used.
     ///
     /// # Errors
     /// The system's.
@@ -60,14 +60,14 @@ impl Journal {
         keyring: &Keyring,
         salt: &[u8; JOURNAL_SALT_BYTES],
         source: &Source,
-        options: &[u8; 32],
+        options: &[[u8; 32]],
     ) -> io::Result<Option<Self>> {
         let disk: &dyn Disk = &held.disk;
         let Read::Whole(header, rows) = Book::read(disk, &held.name, keyring)? else {
             return Ok(None);
         };
         let Some(known) = Known::of(&rows) else { return Ok(None) };
-        if header.source != *source || header.options != *options {
+        if header.source != *source || !options.contains(&header.options) {
             return Ok(None);
         }
         let book = Book::create(disk, &held.name, keyring, salt, &header, &known.rows())?;

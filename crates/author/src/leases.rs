@@ -16,6 +16,9 @@
 //! lack while it is paid for may be lost or hidden: it stays noted and is told again, until its time is over or
 //! [`Author::forget`] takes it out. So does what one librarian says that walks for this user.
 //!
+//! Forgetting begins and ends at home: first it is noted which key is to be forgotten, with room for that, so that a home which cannot
+//! be written ends nothing; last the key is forgotten. Whoever is stopped in between forgets the content again.
+//!
 //! Limits: holders that are away are not asked. A lease is shown to who holds a record now; who was away and lacks it keeps the record as
 //! long as its older lease says. A word that ends one reaches them by the other holders when they return.
 
@@ -86,6 +89,9 @@ pub struct Renewed {
     pub unreached: BTreeSet<PeerId>,
     /// What a peer said that refused.
     pub refused: Option<CallError>,
+    /// Whether the home notes that, as it does where all of it is paid for at every peer; where it could not be written,
+    /// [`Author::paid`] says what it said before.
+    pub noted: bool,
 }
 
 impl Renewed {
@@ -171,6 +177,14 @@ impl Author {
         self.at_home(|home| home.paid()).await
     }
 
+    /// As [`Author::paid`]; and how many notes are damaged, each of which may have been of one more. [`Author::recover`] notes all anew.
+    ///
+    /// # Errors
+    /// What the home says.
+    pub async fn paid_notes(&self) -> Result<(BTreeMap<RecordId, u64>, u64), AuthorError> {
+        self.at_home(|home| home.paid_notes()).await
+    }
+
     /// The leases of a content's envelope and entry.
     ///
     /// # Errors
@@ -202,7 +216,7 @@ impl Author {
     ///
     /// # Errors
     /// [`AuthorError::NoPass`] where nobody pays for this user; [`AuthorError::Gone`] where nothing is left to pay for, which this home
-    /// notes then; and as [`Author::payment`].
+    /// notes then; and as [`Author::payment`]. That the home cannot be written is none: see [`Renewed::noted`].
     pub async fn renew(
         &self,
         address: RecordId,
@@ -221,7 +235,7 @@ impl Author {
             }
             Err(error) if is_absent(&error) => {
                 let over = self.is_over(&address).await?;
-                return Err(if over { self.note_gone(address, error).await? } else { error });
+                return Err(if over { self.note_gone(address, error).await } else { error });
             }
             content => content?,
         };
@@ -234,9 +248,7 @@ impl Author {
             }
             self.renew_part(places, seconds, &mut renewed).await?;
         }
-        if renewed.is_whole() {
-            self.note_paid(address, renewed.until).await?;
-        }
+        self.note_renewed(address, &mut renewed).await;
         Ok(renewed)
     }
 
@@ -253,14 +265,19 @@ impl Author {
             return Err(AuthorError::NotForUs { address });
         };
         match self.fetch(error::Part::Entry, envelope.entry).await {
-            Err(error) if is_absent(&error) => return Err(self.note_gone(address, error).await?),
+            Err(error) if is_absent(&error) => return Err(self.note_gone(address, error).await),
             entry => drop(entry?),
         }
         self.renew_part(vec![spot_of(&record)], seconds, renewed).await?;
-        if renewed.is_whole() {
-            self.note_paid(address, renewed.until).await?;
-        }
+        self.note_renewed(address, renewed).await;
         Ok(())
+    }
+
+    /// Notes at home until when something is paid for, where all of it is.
+    async fn note_renewed(&self, address: RecordId, renewed: &mut Renewed) {
+        if renewed.is_whole() {
+            renewed.noted = self.is_noted(&[address], Some(renewed.until)).await;
+        }
     }
 
     /// Whether this home notes something as paid for until a time that is over by any holder's clock.
@@ -271,18 +288,16 @@ impl Author {
     }
 
     /// Notes that something is paid for no more, since holders answered that it is gone; the error that tells so. Where a librarian walks
-    /// for this user it is that one's word alone, and nothing is noted.
-    async fn note_gone(
-        &self,
-        address: RecordId,
-        error: AuthorError,
-    ) -> Result<AuthorError, AuthorError> {
+    /// for this user it is that one's word alone, and nothing is noted; nor where the home cannot be written.
+    async fn note_gone(&self, address: RecordId, error: AuthorError) -> AuthorError {
         match error {
             AuthorError::Fetch { part, source } if !self.walker().is_thin() => {
-                self.note_paid(address, 0).await?;
-                Ok(AuthorError::Gone { address, part, source })
+                match self.is_noted(&[address], Some(0)).await {
+                    true => AuthorError::Gone { address, part, source },
+                    false => AuthorError::Fetch { part, source },
+                }
             }
-            error => Ok(error),
+            error => error,
         }
     }
 
@@ -367,21 +382,26 @@ impl Author {
     /// can be done again.
     ///
     /// # Errors
-    /// As [`Author::renew`]. A content that this home noted as paid for and whose envelope is gone is none: it is noted as paid
-    /// for no more.
+    /// As [`Author::renew`], and what the home says: where it cannot be written nothing is ended. A content that this home noted as
+    /// paid for, or began to forget, and whose envelope is gone is none: its key is forgotten where that was begun, and it is noted as
+    /// paid for no more.
     pub async fn forget(&self, address: RecordId) -> Result<Ended, AuthorError> {
         self.check_pays()?;
         let mut forgetting = Forgetting::default();
         let opened = match self.open(address).await {
-            Err(error) if is_absent(&error) && self.paid().await?.contains_key(&address) => {
-                // Nothing is left that says where the rest was and which key opened it.
-                self.note_paid(address, 0).await?;
-                return Ok(forgetting.ended);
+            Err(error) => {
+                let key_forgotten = self.forget_absent(address, error).await?;
+                return Ok(Ended { key_forgotten, ..Ended::default() });
             }
-            opened => opened?,
+            Ok(opened) => opened,
         };
+        if self.walker().is_thin() {
+            // Nothing is begun that could not be brought to its end.
+            return Err(AuthorError::ThinSurvey);
+        }
         let envelope = spot_of(&opened.record);
         let reader = opened.envelope.reader;
+        self.at_home(move |home| home.begin_forgetting(&address, &reader)).await?;
         // Else a put that was interrupted would go on as if its pages were there still.
         let eek = opened.eek.clone();
         let journals = self.at_home(move |home| {
@@ -410,8 +430,48 @@ impl Author {
             return Ok(ended);
         }
         ended.key_forgotten = self.at_home(move |home| home.forget_counter(&reader)).await?;
-        self.note_paid(address, 0).await?;
+        self.note_forgotten(address).await?;
         Ok(ended)
+    }
+
+    /// Brings to its end, at home, what an earlier try to forget a content did at its holders: whether a key is forgotten.
+    ///
+    /// # Errors
+    /// Why it did not open, where that says something else, or this home knows nothing of it.
+    async fn forget_absent(
+        &self,
+        address: RecordId,
+        error: AuthorError,
+    ) -> Result<bool, AuthorError> {
+        // A holder that was away may have an envelope that its key, forgotten by then, does not open.
+        if !is_absent(&error) && !matches!(error, AuthorError::NotForUs { .. }) {
+            return Err(error);
+        }
+        // Nothing is left that says where the rest was; which key opened it is noted where it was begun. What one librarian says that
+        // walks for this user is not enough to forget that one.
+        let begun = match self.walker().is_thin() {
+            true => None,
+            false => self.at_home(move |home| home.forget_begun(&address)).await?,
+        };
+        let is_paid = is_absent(&error) && self.paid().await?.contains_key(&address);
+        if begun.is_none() && !is_paid {
+            return Err(error);
+        }
+        match self.walker().is_thin() {
+            true => self.note_paid(address, 0).await?,
+            false => self.note_forgotten(address).await?,
+        }
+        Ok(begun.unwrap_or(false))
+    }
+
+    /// Notes that a content is paid for no more, and that nothing is left to forget of it.
+    async fn note_forgotten(&self, address: RecordId) -> Result<(), AuthorError> {
+        self.note_paid(address, 0).await?;
+        if let Err(error) = self.at_home(move |home| home.end_forgetting(&address)).await {
+            // It says nothing that is not so.
+            tracing::warn!(%error, "that a content is being forgotten stays noted");
+        }
+        Ok(())
     }
 
     /// Ends all that a content's lists name.

@@ -66,7 +66,7 @@ pub use paying::{LEASE_SECONDS, Payer};
 pub use progress::{NoProgress, Progress};
 pub use put::{FULL_WAIT, PEERS_WAIT};
 pub use put_file::JOURNAL_FROM_BYTES;
-pub use recover::{AHEAD, RecoverReport, Recovered};
+pub use recover::{AHEAD, RecoverReport, Recovered, UNTOLD_NEXT};
 pub use repair::Asked;
 pub use share::{SHARE_WAIT, SHARED_AT_ONCE, ShareReport, Shared};
 pub use sink::Sink;

@@ -247,7 +247,7 @@ impl Author {
             acked: tally.acked,
             wanted: tally.wanted,
             full: tally.is_full(),
-            profile,
+            profile: self.copies_kept(profile, pages),
             until,
             noted,
             changed: false,
@@ -349,6 +349,17 @@ impl Author {
         let info = info(options);
         let work = move || sealer.finish(sealed.macs, sealed.content, info, created);
         self.cpu(work).await?.map_err(AuthorError::Unsealable)
+    }
+
+    /// How a content is kept that was to be kept so: in no more copies than there are peers. How many a librarian finds right that walks
+    /// for this user is not known here.
+    fn copies_kept(&self, profile: Profile, pages: Redundancy) -> Profile {
+        match profile {
+            Profile::Copies(copies) if !self.walker().is_thin() => {
+                Profile::Copies(copies.min(pages.copies))
+            }
+            kept => kept,
+        }
     }
 
     /// The public side of the reader key of a counter.

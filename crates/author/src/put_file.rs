@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use placement::Profile;
+
 use crate::author::Author;
 use crate::below::Below;
 use crate::error::AuthorError;
@@ -34,12 +36,22 @@ const NAME_BYTES: usize = 16;
 struct Place {
     held: Arc<Held>,
     source: Source,
-    options: [u8; 32],
+    /// The digest of this put's options, and those of an interrupted one that it may go on with, each with how the content is kept by it.
+    options: Vec<(Profile, [u8; 32])>,
+}
+
+/// What a put of a file is asked for.
+struct Asked {
+    /// Resolved.
+    options: PutOptions,
+    /// How the content was asked to be kept.
+    profile: Option<Profile>,
+    resume: bool,
 }
 
 impl Author {
     /// Stores a file, for this user and the readers named; goes on where a put of the same file with the same options was
-    /// interrupted. With `resume` off it starts anew, keeps no journal and removes one that is there.
+    /// interrupted, and where they name no profile with the one that it began with, if enough peers answer for that. With `resume` off it starts anew, keeps no journal and removes one that is there.
     ///
     /// Whoever writes to the file meanwhile is not kept from it: [`PutReport::changed`] says whether its length or its time was another
     /// at the end.
@@ -83,6 +95,7 @@ impl Author {
         (options, resume): (PutOptions, bool),
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, AuthorError> {
+        let profile = options.profile;
         let options = self.resolved(options).await?;
         let opened = Job::blocking(self.env(), move || opened(&path, open));
         let (file, about, absolute) = opened.await.ok_or(AuthorError::Stopped)??;
@@ -93,7 +106,8 @@ impl Author {
             return self.put_from(stream, &options, start, None, &progress).await;
         }
         let file = Arc::new(file);
-        let report = self.put_opened(&file, &about, absolute, (options, resume), progress).await?;
+        let asked = Asked { options, profile, resume };
+        let report = self.put_opened(&file, &about, absolute, asked, progress).await?;
         let looked = Job::blocking(self.env(), move || file.metadata().map(|now| state(&now)));
         let is_same = matches!(looked.await, Some(Ok(now)) if now == state(&about));
         Ok(PutReport { changed: !is_same, ..report })
@@ -105,24 +119,29 @@ impl Author {
         file: &Arc<File>,
         about: &Metadata,
         absolute: Option<PathBuf>,
-        (options, resume): (PutOptions, bool),
+        asked: Asked,
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, AuthorError> {
         let opened = || Opened::new(self.env(), file);
         let place = match absolute.filter(|_| about.len() > JOURNAL_FROM_BYTES) {
-            Some(absolute) => self.place(absolute, about, &options, resume).await,
+            Some(absolute) => self.place(absolute, about, &asked).await,
             None => None,
         };
-        if let Some(journal) = self.left_behind(place.clone()).await {
+        let options = asked.options;
+        if let Some((journal, profile)) = self.left_behind(place.clone()).await {
+            let begun = PutOptions { profile: Some(profile), ..options.clone() };
             // What it stored is paid until the time that was set when it began.
-            let is_paid = self.is_paid_long_enough(journal.header().created, &options);
+            let is_paid = self.is_paid_long_enough(journal.header().created, &begun);
             let counter = journal.header().counter;
             // What its holders were told to drop is not there, whatever they once acknowledged.
             let forgotten =
                 self.at_home(move |home| Ok(home.forgotten()?.contains(&counter))).await?;
             if is_paid && !forgotten {
-                let start = self.started(journal.header(), &options).await?;
-                let put = self.put_from(opened(), &options, start, Some(&journal), &progress).await;
+                if begun.profile != options.profile {
+                    tracing::info!(%profile, "an interrupted put keeps the profile that it began with");
+                }
+                let start = self.started(journal.header(), &begun).await?;
+                let put = self.put_from(opened(), &begun, start, Some(&journal), &progress).await;
                 if !matches!(put, Err(AuthorError::Changed)) {
                     return self.ended(&journal, put).await;
                 }
@@ -142,14 +161,8 @@ impl Author {
     }
 
     /// The place of a file's journal; `None` where there can be none, or shall not.
-    async fn place(
-        &self,
-        path: PathBuf,
-        about: &Metadata,
-        options: &PutOptions,
-        resume: bool,
-    ) -> Option<Place> {
-        let options = journal::digest(self.suite(), &self.network(), options);
+    async fn place(&self, path: PathBuf, about: &Metadata, asked: &Asked) -> Option<Place> {
+        let (options, resume) = (self.digests(asked)?, asked.resume);
         let about = about.clone();
         let now = UNIX_EPOCH + Duration::from_millis(self.env().clock.unix_ms());
         let place = move |home: &Home| {
@@ -166,18 +179,32 @@ impl Author {
         without(self.at_home(place).await.ok()?)?
     }
 
-    /// The journal that an interrupted put left in this place, where it may be gone on with.
-    async fn left_behind(&self, place: Option<Place>) -> Option<Arc<Journal>> {
+    /// The digests of these options, those of this put first; `None` where they are not resolved.
+    fn digests(&self, asked: &Asked) -> Option<Vec<(Profile, [u8; 32])>> {
+        let profiles = self.may_have_begun(asked.profile, asked.options.profile?).into_iter();
+        let each = profiles.map(|profile| {
+            let options = PutOptions { profile: Some(profile), ..asked.options.clone() };
+            (profile, journal::digest(self.suite(), &self.network(), &options))
+        });
+        Some(each.collect())
+    }
+
+    /// The journal that an interrupted put left in this place, where it may be gone on with; and how that one keeps the content.
+    async fn left_behind(&self, place: Option<Place>) -> Option<(Arc<Journal>, Profile)> {
         let Place { held, source, options } = place?;
         let salt = self.env().random();
+        let digests: Vec<[u8; 32]> = options.iter().map(|(_, digest)| *digest).collect();
         let resume =
-            move |home: &Home| Ok(Journal::resume(held, home.keyring(), &salt, &source, &options));
-        without(self.at_home(resume).await.ok()?)?.map(Arc::new)
+            move |home: &Home| Ok(Journal::resume(held, home.keyring(), &salt, &source, &digests));
+        let journal = without(self.at_home(resume).await.ok()?)??;
+        let begun = options.iter().find(|(_, digest)| *digest == journal.header().options);
+        begun.map(|(profile, _)| (Arc::new(journal), *profile))
     }
 
     /// A new journal in this place.
     async fn begun(&self, place: Option<Place>, start: &Start) -> Option<Arc<Journal>> {
         let Place { held, source, options } = place?;
+        let (_, options) = *options.first()?;
         let header = Header {
             eek: start.eek.to_bytes(),
             counter: start.counter(),

@@ -17,7 +17,9 @@
 //! What of it this user pays for, and until when, its holders know (`leases::found`): it is noted at home, for whoever renews all
 //! that is noted. That goes for envelopes to others too, which are found under this user's author keys and do not open.
 //!
-//! Limits: logs go back some weeks ([`RecoverReport::complete`] says whether they did not); [`SCAN_MAX`] counters.
+//! Limits: logs go back some weeks ([`RecoverReport::complete`] says whether they did not); [`SCAN_MAX`] counters, the newest where it is
+//! known how many there are. Where it is not and logs were cut, what is in them may begin at any counter: so it looks
+//! further, and the next counter is [`UNTOLD_NEXT`] at least ([`RecoverReport::unsure`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -33,7 +35,7 @@ use futures::stream::FuturesUnordered;
 
 use crate::author::Author;
 use crate::error::AuthorError;
-use crate::home::{GAP, SCAN_MAX};
+use crate::home::{COUNTERS_MAX, GAP, SCAN_MAX};
 use crate::inbox::InboxEvent;
 use crate::inbox::follow::{
     FIRST_ANSWER_LIMIT, LIMIT_GRACE, LOG_LIMIT, SILENCE_MAX, ended, rest_limit, silent,
@@ -42,6 +44,11 @@ use crate::types::{Details, LIBRARIANS_MAX};
 
 /// Counters in a row without a publication after which no more are looked for.
 pub const AHEAD: u64 = 8_192;
+/// The least next counter of a keyring of which nobody says how far it was used, where logs were cut. Skipping costs nothing, and
+/// the keys of so many are derived in seconds when an old content is opened.
+pub const UNTOLD_NEXT: u64 = 65_536;
+/// Counters that are looked for where also nothing of this user's is found.
+const UNTOLD_MAX: u64 = 4 * UNTOLD_NEXT;
 /// Keys in one filter, at most: beyond it too much of the log would pass.
 const WINDOW_MAX: u64 = 32_768;
 /// Envelopes that a librarian may tell of one counter: it has one.
@@ -81,8 +88,14 @@ pub struct RecoverReport {
     pub paid: u64,
     /// Contents of this user of which it could not be asked who pays: no holder answered, or a librarian walks for this user.
     pub unasked: u64,
-    /// Whether every log that was read goes back to its start, and had an end: else some may be missing.
+    /// Whether every log that was read goes back to its start and had an end, and all counters were looked for: else some may be
+    /// missing.
     pub complete: bool,
+    /// Whether all that was found is noted where it is paid for: all of it opened, and holders of all of it said who pays.
+    pub noted: bool,
+    /// Whether nothing says how far the counters were used: logs were cut, none of this user's is in them, and nobody told the next
+    /// one. Those from `next` on may be used a second time, if more were issued before.
+    pub unsure: bool,
 }
 
 /// What this user's author keys were used for.
@@ -99,7 +112,10 @@ struct Used {
 struct Logged {
     /// By counter: the publications under its key, and when they were logged.
     hits: BTreeMap<u64, Vec<(Publication, u64)>>,
+    /// Whether some may be missing.
     gap: bool,
+    /// Whether a log does not go back to its start.
+    cut: bool,
 }
 
 impl Logged {
@@ -113,6 +129,7 @@ impl Logged {
 
     fn merge(&mut self, other: Self) {
         self.gap |= other.gap;
+        self.cut |= other.cut;
         for (counter, claims) in other.hits {
             for (publication, received_ms) in claims {
                 // What one librarian invents takes no place from what another one tells.
@@ -124,27 +141,34 @@ impl Logged {
 
 impl Author {
     /// Finds what this user's keys were used for, tells each content to `each`, and sees to it that no counter is issued
-    /// again. `told` is the next counter, where it is known from elsewhere.
+    /// again. `told` is the next counter, where it is known.
     ///
     /// It changes nothing but the rows of issued counters and the notes of what is paid for, so it may be run again at any time,
     /// also after it was dropped.
     ///
     /// # Errors
-    /// [`AuthorError::NoPeers`], [`AuthorError::Follow`] where no librarian lets its log be read, and what the home says.
-    /// A content that does not open is no error: see [`Recovered::opened`].
+    /// [`AuthorError::NoPeers`], [`AuthorError::Follow`] where no librarian lets its log be read, [`AuthorError::Exhausted`] for a
+    /// counter that there is not, and what the home says. A content that does not open is no error: see [`Recovered::opened`].
     pub async fn recover(
         self: &Arc<Self>,
-        told: u64,
+        told: Option<u64>,
         mut each: impl FnMut(Recovered) + Send,
     ) -> Result<RecoverReport, AuthorError> {
+        if told.is_some_and(|told| told >= COUNTERS_MAX) {
+            return Err(AuthorError::Exhausted);
+        }
         let mut logged = self.used(told).await?;
         let highest = logged.hits.last_key_value().map_or(0, |(counter, _)| counter + 1 + GAP);
         let counters: BTreeSet<u64> = logged.hits.keys().copied().collect();
-        self.at_home(move |home| home.recovered(&counters, highest.max(told))).await?;
+        let untold = told.is_none() && logged.cut;
+        let least = if untold { UNTOLD_NEXT } else { told.unwrap_or_default() };
+        let unsure = untold && counters.is_empty();
+        self.at_home(move |home| home.recovered(&counters, highest.max(least))).await?;
         let (next, forgotten) =
             self.at_home(|home| Ok((home.next_counter()?, home.forgotten()?))).await?;
         logged.hits.retain(|counter, _| !forgotten.contains(counter));
-        let mut report = RecoverReport { next, complete: !logged.gap, ..RecoverReport::default() };
+        let complete = !logged.gap;
+        let mut report = RecoverReport { next, complete, unsure, ..RecoverReport::default() };
 
         let Used { own, to_others: mut others } = self.used_for(logged).await?;
         let mut opened = futures::stream::iter(own)
@@ -163,9 +187,19 @@ impl Author {
         others.extend(self.received(&mut report, &mut each).await?);
         let found = self.note_found(&own).await?;
         // What is under the others' addresses is a librarian's word until a lease is.
-        report.paid = found.paid + self.note_found(&others).await?.paid;
+        let of_others = self.note_found(&others).await?;
+        report.paid = found.paid + of_others.paid;
         report.unasked = found.unasked;
+        report.noted = report.unopened + found.unasked + of_others.unasked == 0;
         Ok(report)
+    }
+
+    /// Drops the notes of what is paid for that are damaged, once all that can be found is noted anew ([`RecoverReport::noted`]).
+    ///
+    /// # Errors
+    /// What the home says.
+    pub async fn drop_damaged_notes(&self) -> Result<(), AuthorError> {
+        self.at_home(|home| home.drop_damaged_notes()).await
     }
 
     /// What others shared, as the inbox tells it; the addresses.
@@ -247,19 +281,33 @@ impl Author {
     }
 
     /// Every publication under this user's author keys that librarians have in their logs.
-    async fn used(&self, told: u64) -> Result<Logged, AuthorError> {
+    async fn used(&self, told: Option<u64>) -> Result<Logged, AuthorError> {
         let mut all = Logged::default();
-        let mut window = 0..told.saturating_add(AHEAD).clamp(AHEAD, WINDOW_MAX);
+        let known = told.unwrap_or_default();
+        // The newest are the ones that logs still have.
+        let start = known.saturating_add(AHEAD).saturating_sub(SCAN_MAX as u64);
+        let last = start.saturating_add(SCAN_MAX as u64);
+        all.gap = start > 0;
+        let mut window = start..start + (known + AHEAD - start).clamp(AHEAD, WINDOW_MAX);
         loop {
             all.merge(self.window_used(window.clone()).await?);
-            let highest = all.hits.last_key_value().map_or(told, |(counter, _)| told.max(*counter));
-            let enough = highest.saturating_add(AHEAD);
+            let highest =
+                all.hits.last_key_value().map_or(known, |(counter, _)| known.max(*counter));
+            let enough = match told {
+                None if all.cut && all.hits.is_empty() => UNTOLD_MAX,
+                None if all.cut => highest.saturating_add(AHEAD).max(UNTOLD_NEXT),
+                _ => highest.saturating_add(AHEAD),
+            };
             tracing::info!(looked_at = window.end, hits = all.hits.len(), "logs were read");
-            if window.end >= enough || window.end >= SCAN_MAX as u64 {
+            if window.end >= enough {
+                return Ok(all);
+            }
+            if window.end >= last {
+                all.gap = true;
                 return Ok(all);
             }
             let length = (window.end - window.start).saturating_mul(2).min(WINDOW_MAX);
-            window = window.end..(window.end + length).min(SCAN_MAX as u64);
+            window = window.end..(window.end + length).min(last);
         }
     }
 
@@ -368,7 +416,10 @@ impl Author {
                 None => return Err(ended(&peer)),
                 Some(event) => match event? {
                     SubscribeEvent::CaughtUp { .. } => return Ok(()),
-                    SubscribeEvent::Gap { .. } => logged().gap = true,
+                    SubscribeEvent::Gap { .. } => {
+                        let mut logged = logged();
+                        (logged.gap, logged.cut) = (true, true);
+                    }
                     SubscribeEvent::Publication { publication, received_ms, .. } => {
                         // What passes the filter and is not of this window is no error: one in a hundred does.
                         if let Ok(publication) = Publication::decode(&publication)

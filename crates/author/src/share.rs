@@ -1,5 +1,7 @@
 //! Sharing: the key of a content that this user can open, sealed to more readers.
 //!
+//! An envelope is acknowledged as one of a put is: where fewer peers answer than that waits for, by those that do (see `put::keeping`).
+//!
 //! Many readers are shared to in parts of [`SHARED_AT_ONCE`]: their counters are issued with one fsync, and their envelopes go to
 //! each holder in one call. So what is in memory and under way is the same for ten readers and for ten thousand.
 
@@ -64,11 +66,12 @@ impl Author {
         reader: ReaderKey,
     ) -> Result<RecordId, AuthorError> {
         let opened = self.open(address).await?;
+        self.ask_unheard_for(Kind::Envelope).await;
         let issued = self.issue(1).await?.pop().ok_or(AuthorError::Stopped)?;
         let record = self.seal_envelope(issued, &reader, opened.envelope.entry, &opened.eek);
         let id = record.id;
         let mut spread = Spread::new(self, Arc::new(NoProgress));
-        let copies = self.walker().redundancy(Kind::Envelope);
+        let copies = self.walker().redundancy_to_put(Kind::Envelope, None);
         spread.all([Outgoing::record(Part::Envelope, record, copies)]).await?;
         spread.settle(SHARE_WAIT).await?;
         Ok(id)
@@ -91,13 +94,14 @@ impl Author {
         mut each: impl FnMut(Shared) + Send,
     ) -> Result<ShareReport, AuthorError> {
         let opened = Arc::new(self.open(address).await?);
+        self.ask_unheard_for(Kind::Envelope).await;
         let mut report = ShareReport::default();
         for part in readers.chunks(SHARED_AT_ONCE) {
             let issued = self.issue(part.len()).await?;
             let records = self.envelopes(&opened, issued, part).await?;
             let before = report.shared;
             let leaves: Vec<_> = records.iter().map(record_leaf).collect();
-            let holders = self.walker().redundancy(Kind::Envelope).copies;
+            let holders = self.walker().redundancy_to_put(Kind::Envelope, None).copies;
             let lease = self.lease(&leaves, holders, seconds)?;
             let until = lease.as_ref().and_then(|lease| crypto::lease::until(&lease.lease));
             let stored = self.stored(records, lease).await;
@@ -152,7 +156,7 @@ impl Author {
         loop {
             let open: Vec<usize> =
                 (0..records.len()).filter(|at| retried(&outcomes[*at])).collect();
-            let copies = self.walker().redundancy(Kind::Envelope);
+            let copies = self.walker().redundancy_to_put(Kind::Envelope, None);
             let sent = open.iter().map(|at| {
                 let record = records[*at].clone();
                 let paid = for_place(lease.as_ref(), &record.place);

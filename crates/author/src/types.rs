@@ -75,7 +75,7 @@ pub struct PutReport {
     pub wanted: u32,
     /// Whether every record has all the copies it wants, and every stripe all its fragments.
     pub full: bool,
-    /// How the content is kept. What lies in its entry has the entry's copies.
+    /// How the content is kept: in no more copies than there were peers. What lies in its entry has the entry's copies.
     pub profile: Profile,
     /// Until when it is paid for, Unix seconds; `None` where nobody pays for this user.
     pub until: Option<u64>,

@@ -65,12 +65,20 @@ pub enum CertificateError {
         /// Now.
         now: u64,
     },
+    /// Signed later than now, by more than clocks may differ.
+    #[error("signed {ahead_s} s ahead of the clock of who checks it: set the clocks, say by NTP")]
+    Ahead {
+        /// By how many seconds.
+        ahead_s: u64,
+    },
 }
 
 impl Classified for CertificateError {
     fn class(&self) -> Class {
         match self {
-            Self::Encoding(_) | Self::TooLarge | Self::Field(_) => Class::Invalid,
+            Self::Encoding(_) | Self::TooLarge | Self::Field(_) | Self::Ahead { .. } => {
+                Class::Invalid
+            }
             Self::Key(source) => source.class(),
             Self::Network(_) | Self::Organisation(_) | Self::Revoked(_) | Self::Time { .. } => {
                 Class::Denied
@@ -117,7 +125,9 @@ fn check_addresses(addresses: &[String]) -> Result<(), CertificateError> {
 }
 
 fn check_time(from: u64, until: u64, now: u64) -> Result<(), CertificateError> {
-    if now.saturating_add(CLOCK_SKEW_S) < from || now >= until {
+    let counts = from <= now.saturating_add(CLOCK_SKEW_S) && now < until;
+    // It may count before `from`, as clocks differ, but not where it never does.
+    if until <= from || !counts {
         return Err(CertificateError::Time { from, until, now });
     }
     Ok(())
@@ -452,7 +462,8 @@ impl Announcement {
             _ => return Err(CertificateError::Field("state")),
         };
         if wire.sequence > now.saturating_add(CLOCK_SKEW_S).saturating_mul(1000) {
-            return Err(CertificateError::Field("sequence"));
+            let ahead_s = (wire.sequence / 1000).saturating_sub(now);
+            return Err(CertificateError::Ahead { ahead_s });
         }
         Ok(Self {
             certificate,

@@ -51,8 +51,8 @@ pub enum GenesisError {
     /// A name is empty, too long, or holds control characters.
     #[error("a name has 1 to {NAME_BYTES_MAX} bytes, and no control or invisible characters")]
     Name,
-    /// More copies than allowed.
-    #[error("copies: at most {COPIES_MAX}")]
+    /// No copies, or more than allowed.
+    #[error("copies: 1 to {COPIES_MAX}")]
     Copies,
     /// A stripe that is none.
     #[error("profile: K/N with K from 1 to N - 1, and N at most {FRAGMENTS_MAX}")]

@@ -15,7 +15,15 @@ pub enum ParseIdError {
     /// The text is not hexadecimal.
     #[error("not hexadecimal")]
     NotHex,
-    /// The text is hexadecimal of another length.
+    /// The text has another number of hexadecimal digits.
+    #[error("wrong length: expected {expected} hexadecimal digits, found {found}")]
+    Digits {
+        /// Digits wanted.
+        expected: usize,
+        /// Digits found.
+        found: usize,
+    },
+    /// There is another number of bytes.
     #[error("wrong length: expected {expected} bytes, found {found}")]
     Length {
         /// Bytes wanted.
@@ -29,9 +37,13 @@ pub enum ParseIdError {
 }
 
 fn parse_hex<const N: usize>(text: &str) -> Result<[u8; N], ParseIdError> {
-    let bytes = hex::decode(text).map_err(|_| ParseIdError::NotHex)?;
-    let found = bytes.len();
-    <[u8; N]>::try_from(bytes).map_err(|_| ParseIdError::Length { expected: N, found })
+    if !text.bytes().all(|letter| letter.is_ascii_hexdigit()) {
+        return Err(ParseIdError::NotHex);
+    }
+    let mut bytes = [0; N];
+    let wrong_length = |_| ParseIdError::Digits { expected: 2 * N, found: text.len() };
+    hex::decode_to_slice(text, &mut bytes).map_err(wrong_length)?;
+    Ok(bytes)
 }
 
 macro_rules! hash_id {
@@ -197,7 +209,18 @@ mod tests {
         let id = RecordId::new([0xab; 32]);
         assert_eq!(id.to_string().parse(), Ok(id));
         assert_eq!("zz".parse::<RecordId>(), Err(ParseIdError::NotHex));
-        assert_eq!("ab".parse::<RecordId>(), Err(ParseIdError::Length { expected: 32, found: 1 }));
+        assert_eq!("".parse::<RecordId>(), Err(ParseIdError::Digits { expected: 64, found: 0 }));
+        assert_eq!("ü".repeat(32).parse::<RecordId>(), Err(ParseIdError::NotHex));
+    }
+
+    #[test]
+    fn a_text_that_was_cut_is_told_as_too_short_wherever_it_was_cut() {
+        let whole = RecordId::new([0xab; 32]).to_string();
+        for found in (1..64).chain([65, 66]) {
+            let text: String = whole.chars().cycle().take(found).collect();
+            let told = text.parse::<RecordId>();
+            assert_eq!(told, Err(ParseIdError::Digits { expected: 64, found }));
+        }
     }
 
     #[test]

@@ -179,6 +179,18 @@ fn times_are_kept_to_within_the_skew() {
         Announcement::verify(&bytes, &genesis(), NOW + 1000),
         Err(CertificateError::Time { .. })
     ));
+    // What ends when it begins, or before, counts at no time: also not while its start is within the skew.
+    for until in [NOW + 1, NOW + 60] {
+        let pass = Pass { from: NOW + 60, until, ..pass() };
+        assert!(matches!(verified_pass(&pass), Err(CertificateError::Time { .. })), "{until}");
+        let certificate = PeerCertificate { from: NOW + 60, until, ..certificate() };
+        assert!(matches!(verified(&certificate), Err(CertificateError::Time { .. })), "{until}");
+    }
+    assert!(verified_pass(&Pass { from: NOW + 60, until: NOW + 61, ..pass() }).is_ok());
+    let at = |sequence| verified_announcement(&Announcement { sequence, ..announcement() });
+    assert!(at((NOW + CLOCK_SKEW_S) * 1000).is_ok());
+    let ahead = at((NOW + 600) * 1000 + 1).unwrap_err();
+    assert!(matches!(ahead, CertificateError::Ahead { ahead_s: 600 }), "{ahead}");
     let day = Pass { until: NOW + PASS_SECONDS_MAX, ..pass() };
     assert!(verified_pass(&day).is_ok());
     let longer = Pass { until: NOW + PASS_SECONDS_MAX + 1, ..pass() };

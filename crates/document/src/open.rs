@@ -250,7 +250,10 @@ impl EntryOpener {
         if page.index != index {
             return Err(DocumentError::PageIndex { wanted: index, found: page.index });
         }
-        if self.keys.is_mac(&page.ciphertext, &page.mac)? {
+        let is_mac = self.keys.is_mac(&page.ciphertext, &page.mac)?;
+        #[cfg(feature = "planted-bugs")]
+        let is_mac = is_mac || crate::planted::is_on(crate::planted::PlantedBug::SkipPageMac);
+        if is_mac {
             return Ok(());
         }
         Err(DocumentError::Seal(SealError::Mac))

@@ -1,19 +1,28 @@
-//! A defect on purpose, so that a simulation can show that it would find it: an index is sealed twice.
+//! Defects on purpose, so that a simulation can show that it would find them.
 //!
-//! It is compiled for development alone (feature `planted-bugs`) and does nothing until [`seal_twice`] is called on the
-//! thread that seals: no environment variable, flag or message switches it on.
+//! They are compiled for development alone (feature `planted-bugs`) and do nothing until [`plant`] is called on the
+//! thread that seals and opens: no environment variable, flag or message switches them on.
 
 use std::cell::Cell;
 
+/// A defect of sealing or opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedBug {
+    /// Every page is sealed at index 0.
+    SealTwice,
+    /// A page is opened whatever its MAC is.
+    SkipPageMac,
+}
+
 thread_local! {
-    static SEAL_TWICE: Cell<bool> = const { Cell::new(false) };
+    static BUG: Cell<Option<PlantedBug>> = const { Cell::new(None) };
 }
 
-/// Seals every page of this thread at index 0, or no longer does.
-pub fn seal_twice(on: bool) {
-    SEAL_TWICE.set(on);
+/// Plants a defect in all that this thread seals and opens, or takes it out again.
+pub fn plant(bug: Option<PlantedBug>) {
+    BUG.set(bug);
 }
 
-pub(crate) fn is_on() -> bool {
-    SEAL_TWICE.get()
+pub(crate) fn is_on(bug: PlantedBug) -> bool {
+    BUG.get() == Some(bug)
 }

@@ -171,7 +171,10 @@ impl EntrySealer {
         let index = self.next;
         self.next += 1;
         #[cfg(feature = "planted-bugs")]
-        let index = if crate::planted::is_on() { 0 } else { index };
+        let index = match crate::planted::is_on(crate::planted::PlantedBug::SealTwice) {
+            true => 0,
+            false => index,
+        };
         Ok(PageTicket { keys: Arc::clone(&self.keys), author: self.author, index, tag: None })
     }
 

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{Arg, ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Flags, Settings};
@@ -35,7 +36,13 @@ impl Cli {
     /// # Errors
     /// What the parser has to say, help too.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let mut matches = Self::command().mut_args(without_empty).try_get_matches()?;
+        let parsed = |change: fn(Arg) -> Arg| Self::command().mut_args(change).try_get_matches();
+        let mut matches = parsed(without_empty).map_err(|error| match error.kind() {
+            ErrorKind::MissingRequiredArgument
+            | ErrorKind::ArgumentConflict
+            | ErrorKind::UnknownArgument => told_plainly(error, parsed(without_variable)),
+            _ => error,
+        })?;
         Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut Self::command()))
     }
 }
@@ -44,6 +51,20 @@ impl Cli {
 fn without_empty(argument: Arg) -> Arg {
     let is_empty = argument.get_env().is_some_and(environment::is_empty);
     if is_empty { argument.env(None::<&'static str>) } else { argument }
+}
+
+/// The error of the flags alone, where it is the same: how a verb is used is told with all flags that were found, and a variable is
+/// found as if it were one of them.
+fn told_plainly(error: clap::Error, plain: Result<ArgMatches, clap::Error>) -> clap::Error {
+    match plain {
+        Err(plain) if plain.kind() == error.kind() => plain,
+        _ => error,
+    }
+}
+
+/// The argument, which takes nothing of any variable.
+fn without_variable(argument: Arg) -> Arg {
+    argument.env(None::<&'static str>)
 }
 
 /// Flags of every verb.

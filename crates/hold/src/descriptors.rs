@@ -3,6 +3,7 @@
 //! A shell gives 1,024, and a peer of some hundred connections and segments comes near it: then it takes no connections and begins
 //! no segment. The system lets a process have up to its hard limit for the asking.
 
+use rpc::ServerLimits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What a peer needs for itself, beside a door's callers: its segments, its links and its callers.
@@ -30,6 +31,16 @@ pub(crate) fn for_door(wanted: usize, limit: usize) -> usize {
     wanted.min(limit.saturating_sub(RESERVED).max(limit / 4)).max(1)
 }
 
+/// What a listener of a peer takes where so many files may be open: a quarter of them at most, of which one source has half at
+/// most, so that two listeners leave half to segments and links.
+pub(crate) fn for_listener(limit: usize) -> ServerLimits {
+    let wanted = ServerLimits::default();
+    let connections = wanted.connections.min(limit / 4).max(1);
+    // Peers behind one address are one source.
+    let per_source = wanted.connections_per_source.min(connections / 2).max(1);
+    ServerLimits { connections, connections_per_source: per_source, ..wanted }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +52,18 @@ mod tests {
         let wanted = now.maximum.unwrap_or(WANTED).min(WANTED);
         assert!(now.current.is_none_or(|current| current >= wanted), "{now:?}");
         assert_eq!(all, raise(), "nothing is left to raise");
+    }
+
+    #[test]
+    fn listeners_leave_files_to_their_peer() {
+        let all = ServerLimits::default();
+        let of = |limit| {
+            let limits = for_listener(limit);
+            (limits.connections, limits.connections_per_source)
+        };
+        assert_eq!(of(65_536), (all.connections, all.connections_per_source));
+        assert_eq!(of(1_024), (256, 128), "two of them leave half");
+        assert_eq!(of(0), (1, 1));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -186,13 +187,14 @@ pub(crate) fn is_special(path: &Path) -> bool {
 }
 
 /// Whether a write into the cache of the file's system has its room, so that it is refused at once where there is none:
-/// local ones that are known to (`statfs`'s types of `linux/magic.h`).
-fn tells_errors_at_once(file: &File) -> bool {
+/// local ones that are known to (`statfs`'s types of `linux/magic.h`), and what containers lay over one of them.
+pub(crate) fn tells_errors_at_once(file: impl AsFd) -> bool {
     const EXT: u64 = 0xEF53;
     const XFS: u64 = 0x5846_5342;
     const BTRFS: u64 = 0x9123_683E;
     const TMPFS: u64 = 0x0102_1994;
-    let known = [EXT, XFS, BTRFS, TMPFS];
+    const OVERLAY: u64 = 0x794C_7630;
+    let known = [EXT, XFS, BTRFS, TMPFS, OVERLAY];
     rustix::fs::fstatfs(file).is_ok_and(|of| known.contains(&(of.f_type as u64)))
 }
 

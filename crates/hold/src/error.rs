@@ -12,6 +12,8 @@ use crate::exit::Exit;
 /// How a peer comes by another certificate; its request was kept.
 const SIGN_ANEW: &str = "have it signed anew, and put that in its place: hold org sign-peer --dir ORG \
                          --network NET --request D/peer.request -o CERT";
+/// What helps where a disk is full.
+const NO_SPACE: &str = "free some space, or choose another disk";
 /// Where a mistyped setting is looked up.
 const KEYS_LISTED: &str = "docs/reference/configuration.md lists every key";
 
@@ -372,8 +374,11 @@ impl HoldError {
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Missing { hint, .. } => hint,
-            Self::Author(source) => author_hint(source)?,
-            Self::ObjectsOf(author::objects::ObjectsError::Author(source)) => author_hint(source)?,
+            Self::Author(source)
+            | Self::ObjectsOf(author::objects::ObjectsError::Author(source)) => match source {
+                AuthorError::TooFewPeers { known, .. } => return Some(few_peers_hint(*known)),
+                source => author_hint(source)?,
+            },
             Self::ObjectsOf(source) => objects_hint(source)?,
             Self::Certified(source) => crate::verb::head::hint(source)?,
             Self::Committee(source) => crate::verb::head::committee_hint(source)?,
@@ -416,7 +421,8 @@ impl HoldError {
             Self::Store(store::StoreError::SnapshotFile { .. }) => {
                 "restore an older or a newer snapshot: each is whole by itself"
             }
-            Self::Store(store::StoreError::Full) => "free some space, or choose another disk",
+            Self::Store(store::StoreError::Full | store::StoreError::FullAt(_)) => NO_SPACE,
+            Self::Io { source, .. } if is_full(source) => NO_SPACE,
             Self::Setting {
                 source: SettingError::Unknown { nearest: Some(known), .. }, ..
             } => {
@@ -570,6 +576,19 @@ fn objects_hint(error: &author::objects::ObjectsError) -> Option<&'static str> {
     })
 }
 
+/// What so many peers can keep.
+fn few_peers_hint(known: usize) -> String {
+    let copies = known.clamp(1, placement::PAGE_COPIES as usize);
+    let stripes = match known {
+        0 | 1 => String::new(),
+        known => format!("K/N with N at most {known}, or "),
+    };
+    format!(
+        "hold peer status lists the peers; in a network that has just started try again shortly; a smaller \
+         profile fits them: --profile {stripes}copies:{copies}"
+    )
+}
+
 fn author_hint(error: &AuthorError) -> Option<&'static str> {
     Some(match error {
         AuthorError::NoKeyring(_) => "hold keys init --network NET --org ORG",
@@ -585,11 +604,8 @@ fn author_hint(error: &AuthorError) -> Option<&'static str> {
             "HOLD_PASSPHRASE and --passphrase-file come before a prompt"
         }
         AuthorError::NotForUs { .. } => {
-            "let its author share it: hold share ADDRESS --to (your hold keys show)"
-        }
-        AuthorError::TooFewPeers { .. } => {
-            "hold peer status lists the peers; in a network that has just started try again shortly; a smaller \
-             profile fits them: --profile K/N with N at most as many, or copies:3"
+            "an address opens for one reader: where you are the author, take what hold put printed and not what hold share did; else \
+             let its author share it: hold share ADDRESS --to (your hold keys show)"
         }
         AuthorError::LibriCopies { .. } | AuthorError::ThinCopies { .. } => {
             "leave --profile out, or (with --thin) walk yourself: without --thin"
@@ -599,6 +615,11 @@ fn author_hint(error: &AuthorError) -> Option<&'static str> {
         AuthorError::Read(_) | AuthorError::Write(_) | AuthorError::Io { .. } => return None,
         // It says all itself: nothing is to be done.
         AuthorError::Gone { .. } => return None,
+        AuthorError::Fetch { source: walk::WalkError::TooFewFragments { class, .. }, .. }
+            if *class != crypto::Class::Unavailable =>
+        {
+            "what is left of it: hold check --read-data ADDRESS"
+        }
         _ => match Exit::from(error.class()) {
             Exit::Unavailable => "hold doctor --via HOST:PORT",
             Exit::NotFound => "an address is of one network: is it this one? (hold doctor)",
@@ -611,7 +632,12 @@ fn author_hint(error: &AuthorError) -> Option<&'static str> {
     })
 }
 
-/// A file that is missing is not found, one that may not be read is the caller's to mend; the rest
+/// Whether the disk, or the user's quota, has no room.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// A file that is missing is not found, one that may not be read is the caller's to mend, a full disk is a limit; the rest
 /// of what a system says is a failure of the surroundings.
 fn io_exit(error: &io::Error) -> Exit {
     match error.kind() {
@@ -619,6 +645,7 @@ fn io_exit(error: &io::Error) -> Exit {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Exit::Denied,
         io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => Exit::Conflict,
         io::ErrorKind::ResourceBusy => Exit::Busy,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Exit::Busy,
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => Exit::Invalid,
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => Exit::Invalid,
         // Text that is none: a list, words.
@@ -661,6 +688,28 @@ mod tests {
             assert!(hint.ends_with(by), "{error}: {hint}");
             assert_eq!(error.exit(), Exit::Busy, "{error}");
             assert!(error.to_string().contains("7100"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_hint_for_too_few_peers_is_of_what_they_can_keep() {
+        let hint = |known| {
+            let profile = placement::Profile::Copies(9);
+            let error = HoldError::Author(AuthorError::TooFewPeers { profile, known });
+            error.hint().unwrap_or_default()
+        };
+        assert!(hint(1).ends_with("--profile copies:1"), "{}", hint(1));
+        assert!(hint(2).ends_with("--profile K/N with N at most 2, or copies:2"), "{}", hint(2));
+        assert!(hint(7).ends_with("--profile K/N with N at most 7, or copies:3"), "{}", hint(7));
+    }
+
+    #[test]
+    fn a_full_disk_is_a_limit_and_the_hint_says_what_helps() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let of_snapshot = store::StoreError::FullAt("snap".into());
+        for error in [HoldError::io("write", "peer.toml")(full()), of_snapshot.into()] {
+            assert_eq!(error.exit(), Exit::Busy, "{error}");
+            assert_eq!(error.hint().as_deref(), Some(NO_SPACE), "{error}");
         }
     }
 

@@ -183,13 +183,37 @@ pub(crate) fn read_bounded(
     max: u64,
     what: &'static str,
 ) -> Result<Zeroizing<Vec<u8>>, HoldError> {
+    let file = File::open(path).map_err(HoldError::io("read", path))?;
+    read_open(file, path, max, what)
+}
+
+fn read_open(
+    file: File,
+    path: &Path,
+    max: u64,
+    what: &'static str,
+) -> Result<Zeroizing<Vec<u8>>, HoldError> {
     let mut bytes = Zeroizing::new(Vec::new());
-    let read = File::open(path).and_then(|file| file.take(max + 1).read_to_end(&mut bytes));
-    read.map_err(HoldError::io("read", path))?;
+    file.take(max + 1).read_to_end(&mut bytes).map_err(HoldError::io("read", path))?;
     if bytes.len() as u64 > max {
         return Err(HoldError::NotA { what, path: path.to_owned() });
     }
     Ok(bytes)
+}
+
+/// As [`read_small`], of a regular file alone: a pipe that somebody put there would be waited for without an end.
+///
+/// # Errors
+/// [`HoldError::NotA`] of anything else; [`HoldError::Io`].
+pub(crate) fn read_regular(path: &Path) -> Result<Zeroizing<Vec<u8>>, HoldError> {
+    use rustix::fs::{Mode, OFlags, open};
+    let opened = open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+    let file = opened.map(File::from).map_err(|error| HoldError::io("read", path)(error.into()))?;
+    let found = file.metadata().map_err(HoldError::io("read", path))?;
+    if !found.is_file() {
+        return Err(HoldError::NotA { what: "a regular file", path: path.to_owned() });
+    }
+    read_open(file, path, SMALL_BYTES_MAX, "a file of at most 1 MiB")
 }
 
 /// Reads a small file that `what` must be in; `hint` says which command makes it.

@@ -78,6 +78,8 @@ fn main() -> ExitCode {
             let (out, error) = *failed;
             // So there is room for it.
             logging::flush();
+            // Who reads lines of JSON reads this one too.
+            let out = if logging::is_json() { Out::new(true, false) } else { out };
             out.error(&error);
             error.exit().into()
         }

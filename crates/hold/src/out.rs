@@ -1,7 +1,8 @@
 //! What a run prints: results on stdout, everything else on stderr, each result as text or JSON.
 //!
 //! A result is one type that both serialises and displays, so the two forms cannot drift apart.
-//! A reader of a pipe that goes away is no error of ours: what it did not want is dropped.
+//! A reader of a pipe that goes away is no error of ours: what it did not want is dropped. But what was
+//! made in the network and is told nowhere else is not ([`Out::deliver`]).
 
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
@@ -117,16 +118,31 @@ impl Out {
     /// # Errors
     /// Where the output cannot be written; a closed pipe is none.
     pub(crate) fn follow<T: Serialize + Display>(&self, result: &T) -> Result<bool, HoldError> {
-        let line = self.line(result)?;
-        let written = if self.diverted.load(Ordering::Relaxed) {
-            write_line(&mut io::stderr().lock(), &line)
-        } else {
-            write_line(&mut io::stdout().lock(), &line)
-        };
-        match written {
+        match self.write(&self.line(result)?) {
             Ok(()) => Ok(true),
             Err(source) if source.kind() == io::ErrorKind::BrokenPipe => Ok(false),
             Err(source) => Err(HoldError::Output(source)),
+        }
+    }
+
+    /// As [`Out::result`], of what nobody can find again who does not read it, such as an address: where the line is not taken it goes
+    /// to stderr, and that is an error.
+    ///
+    /// # Errors
+    /// Where the output cannot be written, a closed pipe too.
+    pub(crate) fn deliver<T: Serialize + Display>(&self, result: &T) -> Result<(), HoldError> {
+        let line = self.line(result)?;
+        self.write(&line).map_err(|source| {
+            aside(&line);
+            HoldError::Output(source)
+        })
+    }
+
+    fn write(&self, line: &str) -> io::Result<()> {
+        if self.diverted.load(Ordering::Relaxed) {
+            write_line(&mut io::stderr().lock(), line)
+        } else {
+            write_line(&mut io::stdout().lock(), line)
         }
     }
 
@@ -147,11 +163,14 @@ impl Out {
 
     /// Warns of something that did not stop the verb; not where results and errors alone are wanted.
     pub(crate) fn warn(&self, text: impl Display) {
+        if self.quiet {
+            return;
+        }
         let text = text.to_string();
         if self.json {
             let object = serde_json::to_string(&WarningObject { warning: &text });
             aside(&object.unwrap_or_default());
-        } else if !self.quiet {
+        } else {
             self.labelled("warning", "33", &text);
         }
     }

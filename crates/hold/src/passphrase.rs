@@ -1,5 +1,7 @@
 //! The keyring's passphrase: from a file, the environment, or a prompt without echo.
 
+use std::ffi::OsString;
+
 use zeroize::Zeroizing;
 
 use crate::cli::Session;
@@ -11,6 +13,7 @@ use crate::{files, platform};
 /// The longest passphrase, in bytes.
 const PASSPHRASE_BYTES_MAX: usize = 4096;
 pub(crate) const NO_TERMINAL: &str = "a passphrase is needed and there is no terminal to ask at";
+const NO_TEXT: &str = "HOLD_PASSPHRASE is not UTF-8";
 
 /// What the passphrase is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +28,7 @@ pub(crate) enum Purpose {
 /// A file's last line end does not belong to it.
 ///
 /// # Errors
-/// Where there is none, or the two that were typed differ.
+/// Where there is none, it is no UTF-8, or the two that were typed differ.
 pub(crate) async fn ask(
     session: &Session,
     purpose: Purpose,
@@ -54,8 +57,9 @@ pub(crate) async fn ask(
             Some(Zeroizing::new(text.to_owned()))
         }
         None => {
-            let given = environment::value("HOLD_PASSPHRASE");
-            given.and_then(|given| given.into_string().ok()).map(Zeroizing::new)
+            let given = environment::value("HOLD_PASSPHRASE").map(OsString::into_string);
+            let given = given.transpose().map_err(|_| HoldError::Passphrase(NO_TEXT))?;
+            given.map(Zeroizing::new)
         }
     };
     let passphrase = match given {

@@ -23,7 +23,7 @@ use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -68,6 +68,8 @@ pub(crate) struct PeerDir {
     pub(crate) key: SecretKey,
     /// Its network, and who takes part as it was known last.
     pub(crate) network: NetworkFile,
+    /// What its organisation certifies, which is what others go by.
+    pub(crate) certificate: PeerCertificate,
     /// Its certificate, as its organisation signed it.
     pub(crate) certificate_bytes: Bytes,
 }
@@ -118,9 +120,10 @@ impl PeerDir {
     /// Writes the request for a certificate anew, from the settings as they are now; where it is.
     ///
     /// # Errors
-    /// Where a part is missing, or the file cannot be written.
+    /// Where a part is missing, others cannot reach an address, or the file cannot be written.
     pub(crate) fn request(path: &Path) -> Result<PathBuf, HoldError> {
         let config = read_config(path)?;
+        check_reachable("addresses", &config.addresses)?;
         let key = files::read_secret_key(&path.join("peer.key"), INIT)?;
         let genesis = crate::network_file::read_genesis(&path.join("network"))?;
         let request = PeerRequest::new(&key, &genesis.network(), &config);
@@ -137,7 +140,9 @@ impl PeerDir {
     /// Where a part is missing, damaged, expired or of another peer.
     pub(crate) fn open(path: &Path, now: u64) -> Result<Self, HoldError> {
         let config = read_config(path)?;
-        let key = files::read_secret_key(&path.join("peer.key"), INIT)?;
+        let key_path = path.join("peer.key");
+        let key = files::read_secret_key(&key_path, INIT)?;
+        warn_of_open_key(&key_path);
         let network = NetworkFile::read(&path.join("network"))?;
         let cert_path = path.join("peer.cert");
         let bytes = files::read_needed(
@@ -152,7 +157,22 @@ impl PeerDir {
             return Err(HoldError::NotA { what: "the certificate of this peer", path: cert_path });
         }
         let path = path.to_owned();
-        Ok(Self { path, config, key, network, certificate_bytes })
+        Ok(Self { path, config, key, network, certificate, certificate_bytes })
+    }
+
+    /// Where others call the peer first: its certificate says it, whatever the settings say.
+    pub(crate) fn address(&self) -> String {
+        self.certificate.addresses.first().cloned().unwrap_or_default()
+    }
+
+    /// Which settings the certificate says otherwise: they do not count before another one is there.
+    pub(crate) fn not_certified(&self) -> Vec<&'static str> {
+        let Self { certificate, config, .. } = self;
+        let otherwise = [
+            ("addresses", certificate.addresses != config.addresses),
+            ("capacity", certificate.capacity != config.capacity),
+        ];
+        otherwise.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
     }
 
     /// Whether its peer has left and is to stay away.
@@ -218,8 +238,8 @@ impl PeerRequest {
     /// The organisation's certificate for it, from now on.
     ///
     /// # Errors
-    /// Where the request is of another network, is not signed by its peer, or its values do not
-    /// make a certificate.
+    /// Where the request is of another network, is not signed by its peer, names an address that others cannot reach, or its
+    /// values do not make a certificate.
     pub(crate) fn certify(
         &self,
         org: &OwnOrganisation,
@@ -235,6 +255,7 @@ impl PeerRequest {
         let peer: PeerId = self.peer.parse().map_err(HoldError::parse("a peer", &self.peer))?;
         let signature = hex::decode(&self.signature).unwrap_or_default();
         peer.key().verify(REQUEST_DOMAIN, &network, &self.message(), &signature)?;
+        check_reachable("addresses", &self.addresses)?;
         let from = now_s();
         let certificate = PeerCertificate {
             peer,
@@ -411,12 +432,8 @@ pub(crate) fn note_left(dir: &Path, left: bool) -> Result<(), HoldError> {
 /// # Errors
 /// Where the listener is a wildcard and nothing is advertised, or what is advertised is a wildcard or has port 0.
 pub(crate) fn advertised(listen: &str, advertise: &[String]) -> Result<Vec<String>, HoldError> {
-    for address in advertise {
-        config::check_address("--advertise", address)?;
-        if is_wildcard(address) || address.ends_with(":0") {
-            let reason = format!("others cannot reach {address:?}: name a host and its port");
-            return Err(HoldError::argument("--advertise", reason));
-        }
+    if !advertise.is_empty() {
+        check_reachable("--advertise", advertise)?;
     }
     match advertise {
         [] if is_wildcard(listen) => Err(HoldError::argument(
@@ -425,6 +442,30 @@ pub(crate) fn advertised(listen: &str, advertise: &[String]) -> Result<Vec<Strin
         )),
         [] => Ok(vec![listen.to_owned()]),
         given => Ok(given.to_vec()),
+    }
+}
+
+/// Refuses addresses at which others cannot call a peer.
+fn check_reachable(name: &'static str, addresses: &[String]) -> Result<(), HoldError> {
+    if addresses.is_empty() {
+        return Err(HoldError::argument(name, "there is none: others reach a peer by HOST:PORT"));
+    }
+    for address in addresses {
+        config::check_address(name, address)?;
+        let port = config::split_address(address).map(|(_, port)| port);
+        if is_wildcard(address) || port == Some(0) {
+            let reason = format!("others cannot reach {address:?}: name a host and its port");
+            return Err(HoldError::argument(name, reason));
+        }
+    }
+    Ok(())
+}
+
+/// Warns where others than the peer's user can read or change its private key.
+fn warn_of_open_key(path: &Path) {
+    if path.metadata().is_ok_and(|key| key.permissions().mode() & 0o077 != 0) {
+        let path = path.display();
+        tracing::warn!("others can read or change the peer's private key: chmod 600 {path}");
     }
 }
 
@@ -469,6 +510,7 @@ mod tests {
     use crypto::Genesis;
 
     use super::*;
+    use crate::exit::Exit;
 
     #[test]
     fn free_ports_are_told_once_and_not_those_of_outgoing_connections() {
@@ -546,6 +588,39 @@ mod tests {
 
         request.capacity += 1;
         assert!(matches!(request.certify(&org, network.roster(), 1), Err(HoldError::Key(_))));
+    }
+
+    #[test]
+    fn what_others_cannot_reach_is_neither_asked_for_nor_certified() {
+        let folder = tempfile::tempdir().unwrap();
+        let org = OwnOrganisation::create(&folder.path().join("org"), "o").unwrap();
+        let network = network(&org);
+        let dir = folder.path().join("peer");
+        PeerDir::create(&dir, &network, &config(), Some(&org)).unwrap();
+        let peer = PeerDir::open(&dir, now_s()).unwrap();
+        assert_eq!((peer.address(), peer.not_certified()), ("127.0.0.1:4100".to_owned(), vec![]));
+        for addresses in [&[][..], &["0.0.0.0:4100"], &["[::]:4100"], &["a:0"], &["a:1", "b:00"]] {
+            let addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
+            let config = PeerConfig { addresses, ..config() };
+            std::fs::write(dir.join("peer.toml"), config.text().unwrap()).unwrap();
+            let refused = PeerDir::request(&dir).unwrap_err();
+            assert_eq!(refused.exit(), Exit::Invalid, "{refused}");
+            let unreadable = matches!(refused, HoldError::Setting { .. });
+            // What another program asks for.
+            let asked = PeerRequest::new(&peer.key, &network.genesis().network(), &config);
+            let refused = asked.certify(&org, network.roster(), 1).unwrap_err();
+            assert!(matches!(refused, HoldError::Argument { .. }), "{refused}");
+            if unreadable {
+                continue;
+            }
+            // The certificate that is there counts.
+            let opened = PeerDir::open(&dir, now_s()).unwrap();
+            assert_eq!(opened.address(), "127.0.0.1:4100");
+            assert_eq!(opened.not_certified(), ["addresses"]);
+        }
+        let config = PeerConfig { capacity: 2, ..config() };
+        std::fs::write(dir.join("peer.toml"), config.text().unwrap()).unwrap();
+        assert_eq!(PeerDir::open(&dir, now_s()).unwrap().not_certified(), ["capacity"]);
     }
 
     #[test]

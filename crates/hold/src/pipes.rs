@@ -10,6 +10,7 @@ use std::path::Path;
 use tokio::fs::File;
 
 use crate::client::blocking;
+use crate::draft;
 use crate::error::HoldError;
 
 /// Bytes that a pipe is widened to: what a user who is not root may (`/proc/sys/fs/pipe-max-size`), and half a page.
@@ -29,6 +30,20 @@ pub(crate) fn stdin() -> Result<File, HoldError> {
 /// Where the process has none.
 pub(crate) fn stdout() -> Result<File, HoldError> {
     of(&std::io::stdout(), "standard output")
+}
+
+/// Where standard output is a file: waits until it is durable if that is asked for, or if its file system may tell a write's error at a
+/// sync alone, so that a short one is not taken for whole.
+///
+/// # Errors
+/// The system's.
+pub(crate) async fn settle(stdout: File, sync: bool) -> Result<(), HoldError> {
+    let failed = || HoldError::io("write", "standard output");
+    let is_file = stdout.metadata().await.map_err(failed())?.is_file();
+    if is_file && (sync || !draft::tells_errors_at_once(&stdout)) {
+        stdout.sync_all().await.map_err(failed())?;
+    }
+    Ok(())
 }
 
 /// Whether content for this path is for standard output: `-`, and whatever else is the same file, as `/dev/stdout` is. Opened anew it

@@ -86,16 +86,17 @@ impl Running {
     /// Where the directory is in use, a port is taken, or the store cannot be opened.
     pub(crate) async fn start(dir: PeerDir, env: &Env) -> Result<Self, HoldError> {
         let lock = dir.lock()?;
-        descriptors::raise();
+        let limits = descriptors::for_listener(descriptors::raise());
         if dir.has_left() {
             let what = "this peer has left the network and holds nothing for it: to bring it back, set leaving = \
                         false in its peer.toml";
             return Err(HoldError::argument("peer", what));
         }
         peerdir::note_left(&dir.path, false)?;
+        warn_of_settings(&dir);
         let identity = Identity::new(dir.key.clone(), dir.network.genesis().network())?;
-        let server = Server::bind(&dir.config.listen, identity.clone(), ServerLimits::default())?;
-        let signed = bind_signed(&dir, &identity)?;
+        let server = Server::bind(&dir.config.listen, identity.clone(), limits)?;
+        let signed = bind_signed(&dir, &identity, limits)?;
         let page = MetricsPage::bind(metrics_address(&dir)?).await?;
         let (store, journal) = open_storage(&dir, env).await?;
 
@@ -139,7 +140,7 @@ impl Running {
         };
         let hosting = hosting::host_all(host, librarian.clone(), stop.clone());
         let hosting = tokio::spawn(hosting);
-        let address = dir.config.addresses.first().cloned().unwrap_or_default();
+        let address = dir.address();
         Ok(Self {
             librarian,
             leaving,
@@ -185,6 +186,8 @@ impl Running {
 
     /// Drains, then closes everything.
     ///
+    /// What is kept for the next start alone, and is learnt or counted again without, may find no room on a full disk.
+    ///
     /// # Errors
     /// Where the store could not make everything durable; all else is closed then too.
     pub(crate) async fn stop(self) -> Result<(), HoldError> {
@@ -199,7 +202,9 @@ impl Running {
         let peers = keep_peers(&self.librarian, &self.path).await;
         let counts = quotas::write(&self.librarian, &self.quotas).await;
         let heard = words::write(&self.librarian, &self.words).await;
-        let kept = peers.and(counts.map(drop)).and(heard.map(drop));
+        for error in [peers.err(), counts.err(), heard.err()].into_iter().flatten() {
+            tracing::warn!(error = %one_line(&error), "something could not be kept for the next start");
+        }
         self.client.close();
         let _ = self.serving.await;
         if let Some(signing) = self.signing {
@@ -210,13 +215,32 @@ impl Running {
         if tokio::time::timeout(PAGE_LIMIT, self.page).await.is_err() {
             page.abort();
         }
-        stopped?;
-        kept
+        Ok(stopped?)
+    }
+}
+
+/// Warns where the settings are other than what others go by.
+fn warn_of_settings(dir: &PeerDir) {
+    let path = dir.path.display();
+    for setting in dir.not_certified() {
+        let certified: &dyn std::fmt::Debug = match setting {
+            "capacity" => &dir.certificate.capacity,
+            _ => &dir.certificate.addresses,
+        };
+        tracing::warn!(
+            setting,
+            ?certified,
+            "peer.toml differs from the peer's certificate, which others go by: have another one signed, from hold peer request --dir {path}"
+        );
     }
 }
 
 /// The listener for signed requests, where the settings name one.
-fn bind_signed(dir: &PeerDir, identity: &Arc<Identity>) -> Result<Option<SignedServer>, HoldError> {
+fn bind_signed(
+    dir: &PeerDir,
+    identity: &Arc<Identity>,
+    limits: ServerLimits,
+) -> Result<Option<SignedServer>, HoldError> {
     let Some(listen) = &dir.config.signed_listen else { return Ok(None) };
     config::check_address("signed_listen", listen)?;
     let transport = match dir.config.signed_plain {
@@ -230,7 +254,7 @@ fn bind_signed(dir: &PeerDir, identity: &Arc<Identity>) -> Result<Option<SignedS
         dir.network.genesis().suite,
         transport,
     );
-    let bound = SignedServer::bind(listen, options, ServerLimits::default());
+    let bound = SignedServer::bind(listen, options, limits);
     bound.map(Some).map_err(HoldError::Signed)
 }
 
@@ -325,10 +349,20 @@ async fn write_peers(librarian: Arc<Librarian>, path: PathBuf, stop: Cancellatio
     }
 }
 
-/// The file: each announcement after its length as four bytes, big-endian.
 async fn keep_peers(librarian: &Librarian, path: &Path) -> Result<(), HoldError> {
-    let (mut bytes, path) = (Vec::new(), path.to_owned());
-    for announcement in librarian.known_peers() {
+    let (bytes, path) = (peers_file(librarian.known_peers()), path.to_owned());
+    // It waits for the disk.
+    client::blocking(move || files::replace(&path, &bytes, Access::Public)).await
+}
+
+/// The file: each announcement after its length as four bytes, big-endian. The first one is the peer's own, without which the next start
+/// does not know when it last ran. Of the others the shortest, where not all fit: long ones keep nobody else's out.
+fn peers_file(mut announcements: Vec<Bytes>) -> Vec<u8> {
+    if let Some((_, others)) = announcements.split_first_mut() {
+        others.sort_by_key(Bytes::len);
+    }
+    let mut bytes = Vec::new();
+    for announcement in announcements {
         let length = u32::try_from(announcement.len()).unwrap_or(u32::MAX);
         if bytes.len() + announcement.len() + 4 > PEERS_BYTES_MAX {
             break;
@@ -336,8 +370,7 @@ async fn keep_peers(librarian: &Librarian, path: &Path) -> Result<(), HoldError>
         bytes.extend(length.to_be_bytes());
         bytes.extend(&announcement);
     }
-    // It waits for the disk.
-    client::blocking(move || files::replace(&path, &bytes, Access::Public)).await
+    bytes
 }
 
 /// What is readable of the file; the librarian checks each.
@@ -354,4 +387,26 @@ fn read_peers(path: &Path) -> Vec<Bytes> {
         peers.push(rest.split_to(length));
     }
     peers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_announcement_is_kept_and_long_ones_keep_nobody_elses_out() {
+        let own = Bytes::from(vec![1; 700]);
+        let long = (0..60).map(|_| Bytes::from(vec![2; 16 << 10]));
+        let short = (0..900_u32).map(|of| Bytes::from([&of.to_be_bytes()[..], &[3; 400]].concat()));
+        let all: Vec<Bytes> = [own.clone()].into_iter().chain(long).chain(short).collect();
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(PEERS_FILE);
+        let file = peers_file(all);
+        assert!(file.len() <= PEERS_BYTES_MAX, "{} bytes", file.len());
+        std::fs::write(&path, &file).expect("written");
+        let read = read_peers(&path);
+        assert_eq!(read.first(), Some(&own));
+        assert_eq!(read.iter().filter(|bytes| bytes.len() == 404).count(), 900);
+        assert!(read.iter().any(|bytes| bytes.len() > 404 && **bytes != own), "there was room");
+    }
 }

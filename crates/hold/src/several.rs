@@ -2,7 +2,7 @@
 //!
 //! Where [`FAILED_IN_A_ROW_MAX`] fail one behind the other it is not the files that are wrong: then none is begun any more, and those
 //! under way are brought to their ends and told, so that what was told is done and what is done was told. So too where one ends since
-//! the run is to stop.
+//! the run is to stop, or where what came of one could not be told.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,8 +31,8 @@ pub(crate) struct Doing {
 /// Does `one` for each name, and tells by `told` what came of it, and how that ended. Where some failed it warns of how many.
 ///
 /// # Errors
-/// Why the first failed, where nothing was done: what is wrong with the only one is what is wrong with the run. What `told` says.
-/// [`HoldError::Interrupted`] where one ended so, when those are told that are done.
+/// Why the first failed, where nothing was done: what is wrong with the only one is what is wrong with the run. What `told` said first,
+/// when all that were begun are at their ends; [`HoldError::Interrupted`] where one ended so, when those are told that are done.
 pub(crate) async fn files<I, T, F>(
     out: &Out,
     doing: Doing,
@@ -44,9 +44,12 @@ where
     F: Future<Output = Result<T, HoldError>>,
 {
     let (all, in_a_row, stopped) = (items.len(), AtomicUsize::new(0), AtomicBool::new(false));
+    let is_told = AtomicBool::new(true);
     let bar = Bar::sum(out, doing.verb);
     let begun = items.into_iter().take_while(|_| {
-        in_a_row.load(Ordering::Relaxed) < FAILED_IN_A_ROW_MAX && !stopped.load(Ordering::Relaxed)
+        in_a_row.load(Ordering::Relaxed) < FAILED_IN_A_ROW_MAX
+            && !stopped.load(Ordering::Relaxed)
+            && is_told.load(Ordering::Relaxed)
     });
     let under_way = futures::stream::iter(begun).map(|(name, item)| {
         let one = one(name.clone(), item, Arc::clone(&bar));
@@ -62,10 +65,14 @@ where
         }
     });
     let mut under_way = under_way.buffered(AT_ONCE);
-    let (mut exits, mut first) = (Vec::new(), None);
+    let (mut exits, mut first, mut untold) = (Vec::new(), None, None);
     while let Some((done, name)) = under_way.next().await {
         match done {
-            Ok(done) => exits.push(bar.aside(|| told(done, name))?),
+            Ok(done) => exits.push(bar.aside(|| told(done, name)).unwrap_or_else(|error| {
+                is_told.store(false, Ordering::Relaxed);
+                untold.get_or_insert(error);
+                Exit::Partly
+            })),
             Err(HoldError::Interrupted) => {}
             Err(error) => {
                 exits.push(error.exit());
@@ -81,17 +88,22 @@ where
     }
     let (tried, is_done) = (exits.len(), |exit: &&Exit| matches!(exit, Exit::Done | Exit::Partly));
     let done = exits.iter().filter(is_done).count();
-    match first {
+    let first = match first {
         Some(error) if done == 0 => return Err(error),
-        Some(_) => out.warn(format_args!(
+        first => first,
+    };
+    if first.is_some() || untold.is_some() {
+        out.warn(format_args!(
             "{done} of {all} files are {}; {} failed, {} were not tried",
             doing.done,
             tried - done,
             all - tried
-        )),
-        None => {}
+        ));
     }
-    Ok(exits)
+    match untold {
+        Some(error) => Err(error),
+        None => Ok(exits),
+    }
 }
 
 #[cfg(test)]
@@ -155,6 +167,30 @@ mod tests {
         assert!((100 + FAILED_IN_A_ROW_MAX..=most).contains(&begun), "{begun}");
         let (none, told, _) = run(|_| true).await;
         assert!(matches!(none, Err(HoldError::NoVia)) && told.is_empty());
+    }
+
+    /// As where the reader of a pipe goes away.
+    #[tokio::test]
+    async fn where_nothing_can_be_told_no_more_are_begun_and_all_that_were_are_told_about() {
+        let (begun, mut seen) = (AtomicUsize::new(0), Vec::new());
+        let items = (0..500).map(|number| (number.to_string(), number)).collect();
+        let one = |_: String, number: usize, _| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Ok(number))
+        };
+        let told = |number: usize, _| {
+            seen.push(number);
+            match number < 100 {
+                true => Ok(Exit::Done),
+                false => Err(HoldError::Output(std::io::ErrorKind::BrokenPipe.into())),
+            }
+        };
+        let doing = Doing { verb: "put", done: "stored" };
+        let ended = files(&Out::new(false, true), doing, items, one, told).await;
+        assert!(matches!(ended, Err(HoldError::Output(_))));
+        let begun = begun.into_inner();
+        assert!((101..=101 + AT_ONCE).contains(&begun), "{begun}");
+        assert_eq!(seen, (0..begun).collect::<Vec<_>>());
     }
 
     #[tokio::test]

@@ -42,7 +42,7 @@ pub(crate) fn revocations(dir: &Path) -> Result<Vec<Bytes>, HoldError> {
     let mut lists = Vec::new();
     for item in items.take(LISTS_MAX) {
         let path = item.map_err(HoldError::io("read", &folder))?.path();
-        match files::read_small(&path) {
+        match files::read_regular(&path) {
             // A temporary file, which has its final name by now.
             Err(HoldError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             list => lists.push(Bytes::copy_from_slice(&list?)),
@@ -51,8 +51,18 @@ pub(crate) fn revocations(dir: &Path) -> Result<Vec<Bytes>, HoldError> {
     Ok(lists)
 }
 
-/// Keeps a list in a peer's directory, unless a newer one of its organisation is there; the number of the one that is kept.
-/// It was accepted before, and so was the other: neither counts less where the clock was set back.
+/// A list that a peer's directory holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Its number.
+    pub(crate) number: u64,
+    /// Its bytes, as its organisation signed it.
+    pub(crate) bytes: Bytes,
+}
+
+/// Keeps a list in a peer's directory, unless one of its organisation is there that counts before it; the one that is kept. As
+/// everywhere the higher number counts, and of one number the greater bytes. It was accepted before, and so was the other: neither
+/// counts less where the clock was set back.
 ///
 /// # Errors
 /// Where it does not count in this network, or cannot be written.
@@ -60,20 +70,22 @@ pub(crate) fn keep_revocation(
     dir: &Path,
     roster: &Roster,
     bytes: &Bytes,
-) -> Result<u64, HoldError> {
+) -> Result<Kept, HoldError> {
     let now = peerdir::now_s();
     let list = Revocation::verify_kept(bytes, roster, now)?;
     let folder = dir.join(FOLDER);
     files::make_private_folder(&folder)?;
     let path = folder.join(list.organisation.to_string());
-    if let Ok(kept) = files::read_small(&path)
-        && let Ok(kept) = Revocation::verify_kept(&Bytes::copy_from_slice(&kept), roster, now)
-        && kept.sequence >= list.sequence
-    {
-        return Ok(kept.sequence);
+    if let Ok(kept) = files::read_regular(&path) {
+        let kept = Bytes::copy_from_slice(&kept);
+        if let Ok(Revocation { sequence: number, .. }) = Revocation::verify_kept(&kept, roster, now)
+            && (number, &kept) >= (list.sequence, bytes)
+        {
+            return Ok(Kept { number, bytes: kept });
+        }
     }
     files::replace(&path, bytes, Access::Public)?;
-    Ok(list.sequence)
+    Ok(Kept { number: list.sequence, bytes: bytes.clone() })
 }
 
 /// As [`keep_revocation`], by an operator who may be another user than the peer runs as: the peer is to read it.
@@ -85,7 +97,7 @@ pub(crate) fn set_revocation(
     roster: &Roster,
     list: &Revocation,
     bytes: &Bytes,
-) -> Result<u64, HoldError> {
+) -> Result<Kept, HoldError> {
     let kept = keep_revocation(dir, roster, bytes)?;
     let folder = dir.join(FOLDER);
     peerdir::give(dir, &folder)?;
@@ -235,7 +247,8 @@ mod tests {
             let list = Revocation { organisation: of, sequence, keys };
             list.sign(&community.organisations[organisation], &community.genesis.network())
         };
-        let keep = |bytes: &Bytes| keep_revocation(dir.path(), &roster, bytes);
+        let keep =
+            |bytes: &Bytes| keep_revocation(dir.path(), &roster, bytes).map(|kept| kept.number);
         // What was accepted before the clock was set back is of the future now.
         let ahead = peerdir::now_s() * 1_000 + 1_000_000_000;
         let newer = list(0, ahead, &[0]);
@@ -255,9 +268,38 @@ mod tests {
         expected.sort();
         assert_eq!(kept, expected);
         // One that cannot be read is not passed over.
-        std::fs::create_dir(dir.path().join(FOLDER).join("closed")).unwrap();
+        let strange = dir.path().join(FOLDER).join("closed");
+        std::fs::create_dir(&strange).unwrap();
         let closed = revocations(dir.path()).unwrap_err();
         assert!(closed.to_string().contains("closed"), "{closed}");
+        // Nor is a pipe waited for, into which nobody writes.
+        std::fs::remove_dir(&strange).unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let pipe = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &strange, pipe, mode, 0).unwrap();
+        let closed = revocations(dir.path()).unwrap_err();
+        assert!(closed.to_string().contains("closed"), "{closed}");
+    }
+
+    #[test]
+    fn of_two_lists_with_one_number_the_same_is_kept_whichever_came_first() {
+        let community = community(1, 2);
+        let roster = Roster::first(&community.genesis);
+        let list = |number: usize| {
+            let keys = vec![*community.peer(number).key()];
+            let of = community.organisation(0).key;
+            let list = Revocation { organisation: of, sequence: 7, keys };
+            list.sign(&community.organisations[0], &community.genesis.network())
+        };
+        let (lesser, greater) = (list(0).min(list(1)), list(0).max(list(1)));
+        let counts = Kept { number: 7, bytes: greater.clone() };
+        for order in [[&lesser, &greater], [&greater, &lesser]] {
+            let dir = tempfile::tempdir().unwrap();
+            let keep = |bytes| keep_revocation(dir.path(), &roster, bytes).unwrap();
+            let [first, second] = order.map(keep);
+            assert_eq!((&first.bytes, &second), (order[0], &counts));
+            assert_eq!(revocations(dir.path()).unwrap(), std::slice::from_ref(&greater));
+        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: 
     let mut written = None;
     loop {
         let heard = librarian.words_heard_ms();
-        if written.is_none_or(|before| heard.saturating_sub(before) >= CHANGED_MS) {
+        if written.is_none_or(|before| is_worth_writing(before, heard)) {
             match write(&librarian, &path).await {
                 Ok(heard) => written = Some(heard),
                 Err(error) => {
@@ -59,10 +59,23 @@ pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: 
     }
 }
 
+/// Whether the file is behind; where a calendar was ahead it is set back at once, since what the file says is not heard again.
+fn is_worth_writing(written: u64, heard: u64) -> bool {
+    heard < written || heard - written >= CHANGED_MS
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn what_was_heard_under_a_calendar_that_was_ahead_is_taken_back_at_once() {
+        assert!(!is_worth_writing(1_000, 1_000));
+        assert!(!is_worth_writing(1_000, 999 + CHANGED_MS));
+        assert!(is_worth_writing(1_000, 1_000 + CHANGED_MS));
+        assert!(is_worth_writing(1_000, 999));
+    }
 
     #[test]
     fn noise_in_the_file_says_nothing() {

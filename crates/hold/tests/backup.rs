@@ -175,6 +175,42 @@ fn what_is_damaged_or_in_the_way_is_told_and_changes_nothing() {
 }
 
 #[test]
+fn a_snapshot_without_the_key_has_it_neither_from_a_copy_nor_from_another_snapshot() {
+    let mut network = Network::new(1, &[]);
+    network.add_peers(1);
+    let (peer, folder) = (&network.peers[0].dir, network.folder.path());
+    let snapshot = |to: &Path, args: &[&str]| {
+        let mut command = hold(["peer", "snapshot", "--json", "--dir"]);
+        run(command.arg(peer).arg("--to").arg(to).args(args))
+    };
+    let inside = peer.join("snap");
+    let refused = snapshot(&inside, &["--with-key"]).expect_error(2);
+    assert!(refused.stderr.contains("outside"), "{}", refused.stderr);
+    assert!(!inside.exists());
+    // By hand it may come there.
+    snapshot(&folder.join("first"), &["--with-key"]).expect(0);
+    std::fs::rename(folder.join("first"), &inside).unwrap();
+    std::fs::copy(peer.join("peer.key"), peer.join("peer.key.bak")).unwrap();
+    let second = folder.join("second");
+    let taken = snapshot(&second, &[]).expect(0);
+    assert_eq!(taken.json()["with_key"], false);
+    assert_eq!(taken.json()["left_out"], serde_json::json!(["peer.key.bak", "snap"]));
+    let key = std::fs::read(peer.join("peer.key")).unwrap();
+    let mut folders = vec![second];
+    while let Some(folder) = folders.pop() {
+        for item in std::fs::read_dir(folder).unwrap() {
+            let path = item.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(!bytes.windows(64).any(|part| part == &key[..64]), "{}", path.display());
+        }
+    }
+}
+
+#[test]
 fn a_snapshot_without_key_says_what_is_missing() {
     let mut network = Network::new(1, &[]);
     network.add_peers(1);

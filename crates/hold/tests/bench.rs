@@ -211,14 +211,12 @@ fn gets_are_told_beside_those_with_a_slow_holder() {
     assert!(runs[2]["delay_ms"].as_f64() > Some(0.0), "{runs:?}");
 }
 
-/// Whether there is a Redis to compare with; where all must be there, it must.
+/// Whether there is a Redis to compare with.
 fn redis() -> bool {
     let tried = std::process::Command::new("redis-server").arg("--version").output();
     let there = tried.is_ok_and(|tried| tried.status.success());
-    let needed = std::env::var_os("CI").is_some_and(|value| value == "true");
-    assert!(there || !needed, "redis-server is not on the PATH");
     if !there {
-        println!("SKIPPED: redis-server is not on the PATH");
+        testkit::missing("the experiments beside a Redis: redis-server is not on the PATH");
     }
     there
 }

@@ -5,9 +5,11 @@
 #[path = "system/harness.rs"]
 mod harness;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -52,6 +54,9 @@ fn wrong_arguments_end_with_2_and_say_what_is_wrong() {
         assert!(outcome.stdout.is_empty());
     }
     assert!(!home.dir.exists(), "a refused command makes nothing");
+    // A variable is no flag that would have to be given.
+    let put = run(&mut home.hold(["put"])).expect_error(2).stderr;
+    assert!(put.contains("Usage: hold put <FILE") && !put.contains("--home"), "{put}");
     fs::create_dir_all(&home.dir).unwrap();
     fs::write(home.dir.join("holdfast.toml"), "vai = []").unwrap();
     run(&mut home.hold(["keys", "list"])).expect_error(2);
@@ -118,12 +123,20 @@ fn keys_and_organisations_are_guarded() {
     run(&mut without_terminal(none.env_remove("HOLD_PASSPHRASE"))).expect_error(2);
     let mut nothing = home.hold(["keys", "list"]);
     run(&mut without_terminal(nothing.env("HOLD_PASSPHRASE", ""))).expect_error(2);
+    let mut noise = home.hold(["keys", "list"]);
+    let noise = run(noise.env("HOLD_PASSPHRASE", OsStr::from_bytes(b"\xff"))).expect_error(2);
+    assert!(noise.stderr.contains("HOLD_PASSPHRASE is not UTF-8"), "{}", noise.stderr);
     let empty = Home { dir: network.folder.path().join("nobody") };
     run(&mut empty.hold(["keys", "list"])).expect_error(10);
     run(hold(["org", "init", "--dir"]).arg(&network.orgs[0])).expect_error(14);
     let words = run(&mut home.hold(["keys", "export", "--yes"])).expect(0).text();
     let (seed, next) = words.split_once('\n').unwrap();
     assert_eq!((seed.split_whitespace().count(), next), (24, "next counter: 0"));
+    let mut many = empty.hold(["keys", "import", "--next", "9999999999999999999"]);
+    let mut many = Running::start(many.stdin(Stdio::piped()));
+    many.stdin().write_all(words.as_bytes()).unwrap();
+    many.finish(harness::PATIENCE).expect_error(2);
+    assert!(!empty.dir.exists(), "there is no such counter");
     let mut import = empty.hold(["keys", "import"]);
     let mut import = Running::start(import.stdin(Stdio::piped()));
     import.stdin().write_all(words.as_bytes()).unwrap();
@@ -178,7 +191,14 @@ fn bad_addresses(home: &Home, other: &Home, via: &str, address: &str, back: &Pat
     let none = format!("hold:{}", "ab".repeat(32));
     home.get(via, &none, back).expect_error(10);
     home.get(via, "hold:xyz", back).expect_error(2);
+    let cut = home.get(via, &address[..address.len() - 1], back).expect_error(2);
+    assert!(cut.stderr.contains("expected 64 hexadecimal digits, found 63"), "{}", cut.stderr);
     other.get(via, address, back).expect_error(12);
+    // An author opens what was put, and not what was shared of it.
+    let mut share = home.hold(["share", address, "--json", "--via", via, "--to"]);
+    let share = run(share.arg(other.reader())).expect(0).json();
+    let theirs = home.get(via, share["address"].as_str().unwrap(), back).expect_error(12);
+    assert!(theirs.stderr.contains("take what hold put printed"), "{}", theirs.stderr);
     let wrong = |verb: &[&str]| {
         let mut command = home.hold(verb);
         run(command.args(["--via", via]).env("HOLD_PASSPHRASE", "wrong")).expect_error(12)
@@ -441,8 +461,7 @@ fn a_full_disk_at_a_peer_loses_nothing() {
         .output()
         .is_ok_and(|done| done.status.success());
     if !mounted {
-        println!("SKIPPED: a tmpfs of 80 MiB cannot be mounted here");
-        return;
+        return testkit::skipped("a full disk at a peer: a tmpfs cannot be mounted here");
     }
     let _unmount = Unmount(mount.clone());
     network.add_peer_at(mount.join("peer"));

@@ -57,6 +57,11 @@ fn a_feed_goes_on_where_it_ended_and_a_content_names_its_schema() {
     assert_eq!(told.lines().count(), shared.len(), "{told}");
     assert!(!network.folder.path().join("-").exists());
 
+    // Where nothing can be remembered nothing is told.
+    let nowhere = network.folder.path().join("none/cursor");
+    let mut told = reader.hold(["inbox", "--via", &via, "--cursor-file"]);
+    assert!(run(told.arg(&nowhere)).expect_error(10).stdout.is_empty());
+
     through_a_pipe(&reader, &via, network.folder.path(), &shared);
     // What is no cursor file is refused and left as it is.
     fs::write(&cursor, "a letter").unwrap();

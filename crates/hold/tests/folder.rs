@@ -4,6 +4,7 @@
 #[path = "system/harness.rs"]
 mod harness;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -199,7 +200,7 @@ fn a_put_says_what_it_stored_otherwise_than_was_asked_for() {
     }
     let mut grows = fs::OpenOptions::new().append(true).open(&file).unwrap();
     grows.write_all(b"more").unwrap();
-    let put = put.finish(Duration::from_secs(60)).expect(3);
+    let put = put.finish(harness::PATIENCE * 5).expect(3);
     assert!(put.json()["changed"] == true && put.json()["full"] == true, "{put:?}");
     assert!(put.stderr.contains("changed while it was read"), "{}", put.stderr);
     let put = run(home.hold(["put", "--json", "--via", &via]).arg(&file)).expect(0);
@@ -221,4 +222,52 @@ fn a_put_says_what_it_stored_otherwise_than_was_asked_for() {
     let put = run(home.hold(["put", "--json", "--via", &via]).arg(&small)).expect(3);
     assert!(put.json()["noted"] == false && put.json()["full"] == true, "{put:?}");
     assert!(put.stderr.contains("renew by it"), "{}", put.stderr);
+    let put = run(home.hold(["put", "--json", "-q", "--via", &via]).arg(&small)).expect(3);
+    assert!(put.stderr.is_empty(), "results and errors alone: {}", put.stderr);
+}
+
+/// An address that nobody read is of something that nobody finds again.
+#[test]
+fn addresses_that_cannot_be_printed_are_told_on_standard_error() {
+    let network = Network::running(3, &[]);
+    let (home, via) = (network.home("author", 0), network.via());
+    let folder = network.folder.path().join("files");
+    fs::create_dir(&folder).unwrap();
+    for number in 0..100 {
+        random_file(&folder.join(format!("f{number:02}")), 1_000, number + 1);
+    }
+    let told = |text: &str| -> BTreeSet<String> {
+        let lines = text.lines().filter(|line| line.starts_with("hold:"));
+        lines.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    };
+    // Whoever reads goes away at once.
+    let mut put = home.hold(["put", "-q", "--via", &via]);
+    let mut put = put.arg(&folder).spawn().unwrap();
+    drop(put.stdout.take());
+    let put = put.wait_with_output().unwrap();
+    let stderr = String::from_utf8(put.stderr).unwrap();
+    assert_eq!(put.status.code(), Some(1), "{stderr}");
+    let addresses = told(&stderr);
+    assert!((1..50).contains(&addresses.len()), "no more are begun: {}", addresses.len());
+    let noted = run(&mut home.hold(["renew", "--all", "--json", "--via", &via])).expect(0).text();
+    let noted = noted.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let noted = noted.map(|line| line["address"].as_str().unwrap().to_owned());
+    assert_eq!(noted.collect::<BTreeSet<_>>(), addresses, "all that are stored");
+
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let file = folder.join("f00");
+    let mut put = home.hold(["put", "-q", "--via", &via]);
+    let put = run(put.arg(&file).stdout(full())).expect_error(1);
+    let address = told(&put.stderr).pop_first().unwrap();
+    let back = network.folder.path().join("back");
+    home.get(&via, &address, &back).expect(0);
+    assert_same(&file, &back);
+    let reader = network.home("reader", 1);
+    let mut share = home.hold(["share", &address, "--json", "--via", &via, "--to"]);
+    let share = run(share.arg(reader.reader()).stdout(full())).expect_error(1);
+    let line = share.stderr.lines().find(|line| line.contains("hold:")).unwrap();
+    let line: Value = serde_json::from_str(line).unwrap();
+    fs::remove_file(&back).unwrap();
+    reader.get(&via, line["address"].as_str().unwrap(), &back).expect(0);
+    assert_same(&file, &back);
 }

@@ -66,7 +66,7 @@ impl World {
         let mut network = Network::new(1, &[]);
         let at = network.folder.path().join("small");
         let Some(disk) = SmallDisk::mount(&at, size) else {
-            println!("SKIPPED: a tmpfs of {size} cannot be mounted here");
+            testkit::skipped(&format!("a full disk: no tmpfs of {size} can be mounted here"));
             return None;
         };
         network.add_peer_at(at.join("peer"));
@@ -158,7 +158,18 @@ fn a_full_peer_refuses_and_reads_on_and_recovers_with_room() {
     world.network.peers[0].start();
     world.reads_all();
     assert!(!world.put());
-    assert_eq!(world.network.peers[0].terminate(), Some(0));
+    // To the last byte once more: it cannot even write down whom it knows, and a setting says why it is not set.
+    world.disk.fill();
+    let dir = world.peer().dir.clone();
+    let mut set = hold(["peer", "set", "read-only", "on", "--dir"]);
+    let refused = run(set.arg(&dir)).expect_error(11);
+    assert!(refused.stderr.contains("free some space"), "{}", refused.stderr);
+    let target = world.disk.0.join("snap");
+    let mut snapshot = hold(["peer", "snapshot", "--dir"]);
+    let refused = run(snapshot.arg(&dir).arg("--to").arg(&target)).expect_error(11);
+    let named = refused.stderr.contains(target.to_str().unwrap());
+    assert!(named && !refused.stderr.contains("restart"), "{}", refused.stderr);
+    assert_eq!(world.network.peers[0].terminate(), Some(0), "{}", world.peer().log());
     fs::remove_file(ballast).unwrap();
     world.network.start_all();
     world.reads_all();

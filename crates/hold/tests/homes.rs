@@ -85,8 +85,9 @@ fn a_home_that_cannot_be_written_reads_what_is_its_own() {
     for gone in [&[][..], &["issued", "lock", "pass"]] {
         gone.iter().for_each(|name| fs::remove_file(home.dir.join(name)).unwrap());
         let Some(unwritable) = Unwritable::new(&home.dir) else {
-            println!("SKIPPED: a folder cannot be made unwritable here");
-            return;
+            return testkit::skipped(
+                "a home that cannot be written: no folder can be made so here",
+            );
         };
         let got = home.get(&via, &address, &back).expect(0);
         assert!(got.stderr.contains("cannot be written"), "{}", got.stderr);
@@ -151,5 +152,90 @@ fn a_path_in_the_settings_is_the_same_wherever_the_program_runs() {
     for folder in [network.folder.path(), &home.dir, Path::new("/")] {
         let mut list = home.hold(["keys", "list"]);
         run(list.env_remove("HOLD_PASSPHRASE").current_dir(folder)).expect(0);
+    }
+}
+
+/// A small disk in memory that is taken away at the end.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` where this system does not let the test mount one.
+    fn mount(at: PathBuf) -> Option<Self> {
+        fs::create_dir(&at).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&at);
+        mount.output().is_ok_and(|done| done.status.success()).then(|| Self(at))
+    }
+
+    /// Another program fills the disk to its last byte.
+    fn fill(&self) -> PathBuf {
+        let path = self.0.join("ballast");
+        let mut file = fs::File::create(&path).unwrap();
+        for step in [4096, 1] {
+            let block = vec![7; step];
+            while file.write_all(&block).is_ok() {}
+        }
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_home_that_cannot_be_written_ends_nothing_and_renews_what_it_cannot_note() {
+    let network = Network::running(3, &[]);
+    let (home, via) = (network.home("home", 0), network.via());
+    let (file, back) = (network.folder.path().join("file"), network.folder.path().join("back"));
+    random_file(&file, 100_000, 1);
+    let put = home.put(&via, &file);
+    let (address, until) = (put["address"].as_str().unwrap(), put["until"].as_u64().unwrap());
+    let Some(unwritable) = Unwritable::new(&home.dir) else {
+        return testkit::skipped("a home that takes no note: no folder can be made so here");
+    };
+    run(&mut home.hold(["forget", address, "--via", &via])).expect_error(13);
+    home.get(&via, address, &back).expect(0);
+    assert_same(&file, &back);
+    let renewed = run(&mut home.hold(["renew", address, "--for", "2y", "--json", "--via", &via]));
+    assert!(renewed.stderr.contains("renew by it"), "{}", renewed.stderr);
+    let renewed = renewed.expect(3).json();
+    assert!(renewed["until"].as_u64().unwrap() > until, "{renewed}");
+    assert_eq!((&renewed["whole"], &renewed["noted"]), (&true.into(), &false.into()), "{renewed}");
+    let all = run(&mut home.hold(["renew", "--all", "--for", "2y", "--json", "--via", &via]));
+    assert!(all.stderr.contains("could not be written"), "{}", all.stderr);
+    assert_eq!(all.expect(3).json()["noted"], false);
+    drop(unwritable);
+    let forgot = run(&mut home.hold(["forget", address, "--json", "--via", &via])).expect(0).json();
+    assert_eq!(forgot["key_forgotten"], true, "{forgot}");
+    home.get(&via, address, &back).expect_error(10);
+}
+
+#[test]
+fn a_home_on_a_full_disk_ends_nothing() {
+    let network = Network::running(3, &[]);
+    let Some(disk) = SmallDisk::mount(network.folder.path().join("small")) else {
+        return testkit::skipped("a home on a full disk: no tmpfs can be mounted here");
+    };
+    let (home, via) = (network.home("small", 0), network.via());
+    let (file, back) = (network.folder.path().join("file"), network.folder.path().join("back"));
+    random_file(&file, 100_000, 1);
+    // The first time none of the files is there that it is noted in, then all are.
+    for _ in 0..2 {
+        let put = home.put(&via, &file);
+        let address = put["address"].as_str().unwrap();
+        let ballast = disk.fill();
+        let refused = run(&mut home.hold(["forget", address, "--via", &via]));
+        assert!(!matches!(refused.code, Some(0 | 3)), "{refused:?}");
+        home.get(&via, address, &back).expect(0);
+        assert_same(&file, &back);
+        fs::remove_file(&back).unwrap();
+        fs::remove_file(ballast).unwrap();
+        let forgot = run(&mut home.hold(["forget", address, "--json", "--via", &via]));
+        let forgot = forgot.expect(0).json();
+        assert_eq!(forgot["key_forgotten"], true, "{forgot}");
+        home.get(&via, address, &back).expect_error(10);
     }
 }

@@ -83,6 +83,30 @@ fn a_content_is_paid_for_renewed_and_forgotten_also_by_a_peer_that_was_killed() 
     assert_eq!((&none["exit"], &none["class"]), (&10.into(), &"not-found".into()));
 }
 
+/// A disk turned a bit in what the home notes: whoever renews all hears of it until it is noted again.
+#[test]
+fn a_note_that_is_damaged_is_no_success_of_renewing_all() {
+    let network = Network::running(PEERS, &[]);
+    network.acquainted();
+    let (via, home) = (network.via(), network.home("author", 0));
+    let file = network.folder.path().join("file");
+    random_file(&file, 1_000, 1);
+    let [_, other] = [home.put(&via, &file), home.put(&via, &file)];
+    let notes = home.dir.join("paid");
+    let mut rows = fs::read(&notes).unwrap();
+    rows[30] ^= 1;
+    fs::write(&notes, &rows).unwrap();
+    for _ in 0..2 {
+        let all = run(&mut home.hold(["renew", "--all", "--json", "--via", &via])).expect(3);
+        assert_eq!(all.json()["address"], other["address"], "{all:?}");
+        let says = "1 notes of what is paid for are damaged";
+        assert!(all.stderr.contains(says) && all.stderr.contains("keys recover"), "{all:?}");
+    }
+    run(&mut home.hold(["keys", "recover", "--via", &via])).expect(0);
+    let all = run(&mut home.hold(["renew", "--all", "--via", &via])).expect(0);
+    assert!(all.stderr.is_empty() && all.text().lines().count() == 2, "{all:?}");
+}
+
 const SETTINGS: &str = "\n[repair]\ncompare_s = 1\nsettle_s = 1\n\
                         [leases]\nsweep_s = 1\nerase_within_s = 1\n";
 /// What clocks may differ by: so long nobody drops what a lease paid for that ended by its time.

@@ -7,6 +7,7 @@ mod harness;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -96,6 +97,17 @@ fn a_list_of_revoked_keys_goes_on_from_the_last_one_wherever_that_is_kept() {
     assert_eq!(revoked(&right), KEYS);
     assert!(right.stderr.contains("ahead"), "{}", right.stderr);
 
+    // Numbers are milliseconds.
+    let unix_ms = || {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        u64::try_from(now.as_millis()).unwrap()
+    };
+    fs::remove_file(kept_of(&network.orgs[1])).unwrap();
+    let before = unix_ms();
+    let number = revoke(1, KEYS[1], &[], &list("dated")).expect(0).json()["sequence"].clone();
+    let number = number.as_u64().unwrap();
+    assert!((before..=unix_ms()).contains(&number), "{before} {number}");
+
     // A peer takes the newest, and says so of an older one.
     let set = |list: &Path| {
         let mut command = hold(["peer", "set", "--json", "--dir"]);
@@ -126,6 +138,46 @@ fn a_list_of_revoked_keys_goes_on_from_the_last_one_wherever_that_is_kept() {
         "the same again is no older one"
     );
     set(&list("others")).expect(0);
+}
+
+/// Two copies of an organisation's directory sign at the same moment: all peers come to the same list, and whoever hands in the other
+/// one is told.
+#[test]
+fn of_two_lists_with_one_number_the_same_one_counts_at_every_peer() {
+    let mut network = Network::new(2, &[]);
+    network.add_peers(2);
+    let text = fs::read_to_string(network.orgs[0].join("org.key")).unwrap();
+    let secret: [u8; 32] = hex::decode(text.trim()).unwrap().try_into().unwrap();
+    let secret = crypto::SecretKey::from_bytes(&secret).unwrap();
+    let genesis = crypto::Genesis::decode(&fs::read(&network.file).unwrap()).unwrap();
+    let mut lists = KEYS.map(|key| {
+        let list = crypto::Revocation {
+            organisation: crypto::OrgId::new(secret.public()),
+            sequence: 1_700_000_000_000,
+            keys: vec![*key.parse::<crypto::ClientKey>().unwrap().key()],
+        };
+        list.sign(&secret, &genesis.network())
+    });
+    lists.sort();
+    let files = ["lesser", "greater"].map(|name| network.folder.path().join(name));
+    for (file, list) in files.iter().zip(&lists) {
+        fs::write(file, list).unwrap();
+    }
+    for (peer, order) in network.peers.iter().zip([[0, 1], [1, 0]]) {
+        for which in order {
+            let mut set = hold(["peer", "set", "--json", "--dir"]);
+            let set = run(set.arg(&peer.dir).arg("--revocations").arg(&files[which]));
+            // The lesser one counts until the other comes, and not after it.
+            if which == 0 && order[0] == 1 {
+                let told = set.expect_error(2);
+                assert!(told.stderr.contains("the same number"), "{}", told.stderr);
+            } else {
+                set.expect(0);
+            }
+        }
+        let organisation = crypto::OrgId::new(secret.public()).to_string();
+        assert_eq!(fs::read(peer.dir.join("revoked").join(organisation)).unwrap(), lists[1]);
+    }
 }
 
 /// Whoever lost a device, and lists its key, sees on the device that it is over.
@@ -278,6 +330,58 @@ fn a_peer_whose_log_and_ready_line_cannot_be_written_serves_on() {
     peer.signal("TERM");
     let ended = peer.finish(PATIENCE).expect_error(1);
     assert!(ended.stderr.contains("cannot write the output"), "{}", ended.stderr);
+}
+
+/// What others go by is the certificate: settings that it says otherwise are told, and so is a key that others may read.
+#[test]
+fn a_peer_whose_settings_are_not_certified_says_so() {
+    let mut network = Network::new(1, &[]);
+    network.add_peers(1);
+    let (dir, certified) = (network.peers[0].dir.clone(), network.peers[0].address.clone());
+    let settings = dir.join("peer.toml");
+    let text = fs::read_to_string(&settings).unwrap();
+    let text = text.replace(&certified, &harness::free_addresses(1)[0]);
+    let changed = text.replace("capacity = 107374182400\n", "capacity = 5\n");
+    assert_ne!(text, changed);
+    fs::write(&settings, changed).unwrap();
+    fs::set_permissions(dir.join("peer.key"), fs::Permissions::from_mode(0o666)).unwrap();
+    let mut peer = Running::start(hold(["peer", "run", "--dir"]).arg(&dir));
+    until_serving(&mut peer, &dir);
+    peer.signal("TERM");
+    let ended = peer.finish(PATIENCE).expect(0);
+    let ready = ended.text();
+    assert!(ready.starts_with(&format!("ready at {certified},")), "{ready}");
+    for part in ["\"addresses\"", "\"capacity\"", "hold peer request --dir", "chmod 600"] {
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
+}
+
+/// Of a start, a stop and a start that fails.
+#[test]
+fn every_line_of_a_peer_that_logs_json_is_json() {
+    let mut network = Network::new(1, &[]);
+    network.add_peers(1);
+    let dir = network.peers[0].dir.clone();
+    let start = || {
+        let mut command = hold(["peer", "run", "--log-json", "--dir"]);
+        command.arg(&dir);
+        command
+    };
+    let is_json = |outcome: &Outcome| {
+        let lines: Vec<&str> = outcome.stderr.lines().collect();
+        assert!(!lines.is_empty());
+        for line in lines {
+            let read = serde_json::from_str::<serde_json::Value>(line);
+            assert!(read.is_ok_and(|value| value.is_object()), "{line}");
+        }
+    };
+    let mut peer = Running::start(&mut start());
+    until_serving(&mut peer, &dir);
+    let second = run(&mut start()).expect_error(11);
+    is_json(&second);
+    assert!(second.stderr.contains("\"hint\":\"stop the other"), "{}", second.stderr);
+    peer.signal("TERM");
+    is_json(&peer.finish(PATIENCE).expect(0));
 }
 
 /// What reads a peer's log may stall, as `less` does, or a collector that was stopped: the peer goes on.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use harness::{Home, Network, Outcome, PASSPHRASE, PATIENCE, Running, random_file};
+use harness::{Home, Network, Outcome, PASSPHRASE, PATIENCE, Running, random_file, run};
 
 fn has_script() -> bool {
     let script = Command::new("script").arg("--version").stdout(Stdio::null()).status();
@@ -21,6 +21,8 @@ type Typed<'a> = &'a [(&'a str, &'a str)];
 
 const ASKS: &str = "Passphrase of the keyring: ";
 const AGAIN: &str = "The same again: ";
+const WORDS: &str = "The 24 words: ";
+const NEXT: &str = "Next counter (empty where unknown): ";
 
 /// Runs `hold` on a terminal and types each text when its question is on the screen.
 fn on_terminal(home: &Home, line: &str, passphrase: Option<&str>, typed: Typed<'_>) -> Outcome {
@@ -61,8 +63,7 @@ fn show(path: &Path) -> String {
 #[test]
 fn prompts_pictures_and_bars_look_right_on_a_terminal() {
     if !has_script() {
-        eprintln!("skipped: there is no `script` here");
-        return;
+        return testkit::skipped("what a terminal shows: `script` is not installed");
     }
     let network = Network::running(3, &[]);
     let via = network.via();
@@ -96,4 +97,37 @@ fn prompts_pictures_and_bars_look_right_on_a_terminal() {
     assert!(!put.contains("0/0"), "a bar is never drawn before it is one: {put}");
     let last = put.lines().last().unwrap();
     assert!(last.ends_with(|last: char| last.is_ascii_hexdigit()), "the address stays: {last}");
+}
+
+/// What is pasted comes as two lines, the second before it is asked for.
+#[test]
+fn what_export_printed_is_pasted_at_the_prompt_with_its_counter() {
+    if !has_script() {
+        return testkit::skipped("what is pasted at a terminal: `script` is not installed");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let home = Home { dir: folder.path().join("home") };
+    run(&mut home.hold(["keys", "init"])).expect(0);
+    let export = run(&mut home.hold(["keys", "export", "--yes", "--json"])).expect(0).json();
+    let words = export["words"].as_str().unwrap();
+    let (alone, pasted) = (format!("{words}\n"), format!("{words}\nnext counter: 5000\n"));
+    let typed = [
+        (vec![(WORDS, pasted.as_str())], 5_000),
+        (vec![(WORDS, alone.as_str()), (NEXT, "next counter: 6000\n")], 6_000),
+        (vec![(WORDS, alone.as_str()), (NEXT, "7\n")], 7),
+        (vec![(WORDS, alone.as_str()), (NEXT, "\n")], 1_024),
+    ];
+    for (number, (typed, next)) in typed.into_iter().enumerate() {
+        let new = Home { dir: folder.path().join(format!("new{number}")) };
+        let typed = [&typed[..], &[(ASKS, "abc\n"), (AGAIN, "abc\n")]].concat();
+        let made = on_terminal(&new, "keys import", None, &typed).expect(0).text();
+        assert!(!made.contains(words), "they are not shown: {made}");
+        let mut export = new.hold(["keys", "export", "--yes", "--json"]);
+        let export = run(export.env("HOLD_PASSPHRASE", "abc")).expect(0).json();
+        assert_eq!((&export["words"], &export["next"]), (&words.into(), &next.into()), "{made}");
+    }
+    let new = Home { dir: folder.path().join("none") };
+    let typed = [(WORDS, alone.as_str()), (NEXT, "many\n")];
+    let refused = on_terminal(&new, "keys import", None, &typed).expect(2).text();
+    assert!(refused.contains("no number") && !new.dir.exists(), "{refused}");
 }

@@ -64,6 +64,9 @@ fn a_certificate_that_ends_soon_is_told_and_renewed() {
     let via = network.via();
     let status = run(&mut home.hold(["peer", "status", "--via", &via])).expect(0).text();
     assert!(status.contains("certificate ends in 19 days"), "{status}");
+    let dir = &network.peers[0].dir;
+    let own = run(hold(["peer", "status", "--dir"]).arg(dir)).expect(0).text();
+    assert!(own.contains("certificate: 19 days left"), "{own}");
     let doctor = run(&mut home.hold(["doctor", "--json", "--via", &via])).expect(0).json();
     let check = doctor["checks"].as_array().unwrap().iter().find(|c| c["check"] == "certificate");
     assert_eq!(check.unwrap()["verdict"], "warn", "{doctor}");

@@ -101,6 +101,11 @@ impl Core {
         self.directory.listed(&self.organisation).unwrap_or(self.organisation)
     }
 
+    /// Whether this peer hands over what it holds, and takes nothing any more.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.keeping.as_ref().is_some_and(|keeping| keeping.is_leaving())
+    }
+
     /// What this peer says it does.
     pub(crate) fn state(&self) -> PeerState {
         if let Some(keeping) = self.keeping.as_ref().filter(|keeping| keeping.is_leaving()) {

@@ -423,7 +423,7 @@ impl Keeping {
         let leaving = peers.iter().filter(|status| status.state == PeerState::Leaving);
         let mut present = locked(&self.present);
         let leaving = present.leaving(leaving.map(|status| status.peer), now);
-        let changed = present.look(&peers, &core.own, now, self.options.absent_after);
+        let changed = present.look(&peers, view, &core.own, now, self.options.absent_after);
         let spans = Spans {
             fresh: self.words_for(view.len()),
             cut_off: self.options.absent_after * CUT_OFF,

@@ -416,12 +416,12 @@ impl Librarian {
         self.core.leases.heard_ms()
     }
 
-    /// The announcements of other peers, to be kept for the next start; a random part of them
-    /// where they are more than [`PEERS_MAX`]. The own one is among them, for its sequence.
+    /// The announcements to be kept for the next start: the own one, for its sequence, then those of other peers, a random part of
+    /// them where they are more than [`PEERS_MAX`].
     pub fn known_peers(&self) -> Vec<Bytes> {
         let others = self.core.directory.announcements(PEERS_MAX - 1);
         let others = others.into_iter().map(|known| known.announcement);
-        others.chain([self.core.announcer.bytes()]).collect()
+        [self.core.announcer.bytes()].into_iter().chain(others).collect()
     }
 
     /// Serves reads alone, or writes again, and announces it. Writes in progress end as they would.
@@ -441,7 +441,7 @@ impl Librarian {
         if keeping.is_leaving() {
             return false;
         }
-        self.core.shelf.set_read_only(true);
+        self.core.shelf.leave();
         keeping.leave();
         true
     }

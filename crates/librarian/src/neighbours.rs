@@ -4,6 +4,7 @@
 //! is, and brings what the other one knows. News tell of joins and departures within a second; this
 //! is what finds the peers that the news did not reach.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,12 +42,15 @@ const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 /// Joins as soon as somebody answers, and again whenever nobody known answers any more.
 ///
 /// A first peer is alone and serves at once; it goes on asking its bootstrap addresses, at most every
-/// [`crate::Rhythm::introduce`].
+/// [`crate::Rhythm::introduce`]. So it does, one at a time, with those where nobody answered since the start, though others
+/// are in touch: whoever began while its link was down may be known to nobody whom they know.
 pub(crate) async fn join_all(core: Arc<Core>) {
     let mut pause = core.rhythm.join;
+    let mut unmet = given(&core);
     loop {
         if in_touch(&core) {
             pause = core.rhythm.introduce;
+            ask_unmet(&core, &mut unmet).await;
         } else {
             let joined = tokio::select! {
                 biased;
@@ -80,6 +84,33 @@ fn in_touch(core: &Core) -> bool {
     let peers = core.directory.peers();
     let mut others = peers.iter().filter(|status| status.peer != core.own);
     others.any(|status| status.health == Health::Healthy && status.last_good.is_some())
+}
+
+/// The bootstrap addresses, each once, without those where this peer itself answers.
+fn given(core: &Core) -> VecDeque<String> {
+    let own = core.announcer.announcement().certificate.addresses;
+    let others = core.bootstrap.iter().filter(|&address| !own.contains(address));
+    let others: BTreeSet<&String> = others.collect();
+    others.into_iter().cloned().collect()
+}
+
+/// Introduces this peer at the next of the addresses where nobody answered yet; those where somebody did are taken out.
+async fn ask_unmet(core: &Core, unmet: &mut VecDeque<String>) {
+    // Who was heard by another way may be called there and answer elsewhere: what counts is an answer from there.
+    let Some(address) = unmet.pop_front() else { return };
+    let to = Endpoint::at(&address);
+    let answer = tokio::select! {
+        biased;
+        () = core.stop.cancelled() => return,
+        answer = core.walker.introduce(&to) => answer,
+    };
+    match answer {
+        Ok(_) => tracing::info!(%address, "a peer answers at a bootstrap address"),
+        Err(error) => {
+            tracing::debug!(%address, %error, "nobody answers at a bootstrap address yet");
+            unmet.push_back(address);
+        }
+    }
 }
 
 /// Introduces this peer to a random other one, again and again, and learns whom that one knows.

@@ -36,6 +36,10 @@ pub(crate) const LARGE_BYTES: usize = 64 * 1024;
 /// What a peer says that hears too few others: what it took would be at few organisations, and perhaps not the newest word.
 const CUT_OFF: &str =
     "it is cut off from most of the organisations, and serves reads alone until it hears them";
+/// What a peer says that its operator told to take no writes.
+const READ_ONLY: &str = "it is set to read-only";
+/// What a peer says that hands over what it holds.
+const LEAVES: &str = "it leaves the network";
 /// When to try again a peer that closes its store.
 const RETRY_AFTER_CLOSED: Duration = Duration::from_secs(5);
 
@@ -49,6 +53,7 @@ pub(crate) struct Shelf {
     metrics: Arc<Metrics>,
     room: Room,
     read_only: AtomicBool,
+    leaves: AtomicBool,
     cut_off: AtomicBool,
 }
 
@@ -62,7 +67,7 @@ impl Shelf {
         metrics: Arc<Metrics>,
         room: Room,
     ) -> Arc<Self> {
-        let (read_only, cut_off) = (AtomicBool::new(false), AtomicBool::new(false));
+        let [read_only, leaves, cut_off] = [(); 3].map(|()| AtomicBool::new(false));
         Arc::new(Self {
             env,
             suite,
@@ -72,6 +77,7 @@ impl Shelf {
             metrics,
             room,
             read_only,
+            leaves,
             cut_off,
         })
     }
@@ -99,13 +105,18 @@ impl Shelf {
         self.read_only.load(Ordering::Relaxed) || self.store.stats().poisoned
     }
 
-    /// Writes a proven record again that is damaged here, or that another one needs; nothing where that was dropped meanwhile. It was told
-    /// when it was stored.
-    pub(crate) async fn mend(&self, record: Record, needs: &RecordId) -> Result<(), StoreError> {
-        match self.store.contains(needs) {
-            true => self.store.put(vec![record]).await.map(drop),
-            false => Ok(()),
+    /// Writes a proven record again that is damaged here, or that another one at its place needs; whether it did: nothing where that was
+    /// dropped meanwhile, or is being. It was told when it was stored.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn mend(&self, record: Record, needs: &RecordId) -> Result<bool, StoreError> {
+        // Dropped between the look and the write, it would be back without whoever paid for it.
+        let Some(_writes) = self.leases.begin_again(record.place) else { return Ok(false) };
+        if !self.store.contains(needs) {
+            return Ok(false);
         }
+        self.store.put(vec![record]).await.map(|_| true)
     }
 
     /// Whether a record is here and not known to be damaged, by the index alone.
@@ -149,6 +160,18 @@ impl Shelf {
         self.read_only.swap(read_only, Ordering::Relaxed) != read_only
     }
 
+    /// Takes no writes any more, as the peer leaves.
+    pub(crate) fn leave(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
+        self.set_read_only(true);
+    }
+
+    /// Why the peer takes no writes whatever its disk can; `None` where it does.
+    fn closed_to_writes(&self) -> Option<&'static str> {
+        let why = if self.leaves.load(Ordering::Relaxed) { LEAVES } else { READ_ONLY };
+        self.read_only.load(Ordering::Relaxed).then_some(why)
+    }
+
     /// Notes whether fewer than half of the organisations are heard; whether that is a change.
     pub(crate) fn set_cut_off(&self, cut_off: bool) -> bool {
         self.cut_off.swap(cut_off, Ordering::Relaxed) != cut_off
@@ -174,8 +197,8 @@ impl Shelf {
 
     /// Why the peer takes no writes now; `None` where it does.
     pub(crate) fn refuses_writes(&self) -> Option<&'static str> {
-        if self.read_only.load(Ordering::Relaxed) {
-            return Some("it is set to read-only");
+        if let Some(why) = self.closed_to_writes() {
+            return Some(why);
         }
         let stats = self.store.stats();
         if stats.poisoned || self.publications.journal().is_poisoned() {
@@ -194,10 +217,10 @@ impl Shelf {
     /// # Errors
     /// `ReadOnly`.
     pub(crate) fn check_writes(&self) -> Result<(), CallError> {
-        if self.read_only.load(Ordering::Relaxed) {
-            return Err(CallError::ReadOnly { reason: "it is set to read-only".to_owned() });
+        match self.closed_to_writes() {
+            Some(why) => Err(CallError::ReadOnly { reason: why.to_owned() }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Stores records; one outcome each, in order, when all that could be stored are durable.

@@ -34,12 +34,13 @@ pub use memory::MemoryStore;
 pub use upkeep::{Damaged, Upkeep};
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::{Class, Classified, Place, RecordId};
 use document::{Kind, Record};
+use env::disk::Disk;
 
 /// The largest record a store takes, in bytes: twice the largest document, so that formats may
 /// grow.
@@ -56,6 +57,9 @@ pub enum StoreError {
     /// The disk is full: nothing of the write is kept, reads go on.
     #[error("the disk is full; free space or move the store, then restart the peer")]
     Full,
+    /// A folder that is to be filled is on a disk without room for it.
+    #[error("the disk that {} is on is full", .0.display())]
+    FullAt(PathBuf),
     /// An fsync failed before: what was written since may not be on the disk, so nothing more is
     /// taken. Reads go on.
     #[error("writes ended after a failed fsync; check the disk, then restart the peer")]
@@ -120,6 +124,12 @@ pub enum StoreError {
         /// What is wrong with it.
         fault: snapshot::Fault,
     },
+    /// A snapshot that would be part of what it is of.
+    #[error("{} is in the peer's directory itself: choose a folder outside of it", .0.display())]
+    Inside(PathBuf),
+    /// Another process fills the same folder.
+    #[error("another snapshot is being written to {}, or a peer restored there", .0.display())]
+    Written(PathBuf),
     /// A folder that is to be filled holds something already.
     #[error("{} is not empty", .0.display())]
     NotEmpty(PathBuf),
@@ -137,6 +147,7 @@ impl StoreError {
     fn again(&self) -> Self {
         match self {
             Self::Full => Self::Full,
+            Self::FullAt(path) => Self::FullAt(path.clone()),
             Self::Poisoned => Self::Poisoned,
             Self::Damaged { id, file, offset } => {
                 Self::Damaged { id: *id, file: file.clone(), offset: *offset }
@@ -157,11 +168,38 @@ impl StoreError {
             Self::SnapshotFile { path, fault } => {
                 Self::SnapshotFile { path: path.clone(), fault: *fault }
             }
+            Self::Inside(path) => Self::Inside(path.clone()),
+            Self::Written(path) => Self::Written(path.clone()),
             Self::NotEmpty(path) => Self::NotEmpty(path.clone()),
             Self::Unsettled => Self::Unsettled,
             Self::Stopped => Self::Stopped,
         }
     }
+
+    /// The same error, where the disk is full told of this folder: not of a peer's store, which may be on another disk.
+    fn full_at(self, folder: &Path) -> Self {
+        match self {
+            Self::Full => Self::FullAt(folder.to_owned()),
+            other => other,
+        }
+    }
+
+    /// The same error of a file that is named alone, its folder before it.
+    fn in_folder(self, disk: &dyn Disk) -> Self {
+        match self {
+            Self::Io { action, file, source } => {
+                Self::Io { action, file: shown(disk, &file), source }
+            }
+            Self::Format { file } => Self::Format { file: shown(disk, &file) },
+            other => other,
+        }
+    }
+}
+
+/// A file's path where the disk is a folder, for an error that an operator reads; else its name.
+fn shown(disk: &dyn Disk, name: &str) -> String {
+    let path = disk.folder().map(|folder| folder.join(name).display().to_string());
+    path.unwrap_or_else(|| name.to_owned())
 }
 
 /// Whether the disk, or the quota, had no room.
@@ -204,12 +242,13 @@ fn check_put_of(lengths: impl Iterator<Item = usize>) -> Result<(), StoreError> 
 impl Classified for StoreError {
     fn class(&self) -> Class {
         match self {
-            Self::Full | Self::Poisoned | Self::Locked | Self::Unsettled => Class::Busy,
+            Self::Full | Self::FullAt(_) | Self::Poisoned => Class::Busy,
+            Self::Locked | Self::Written(_) | Self::Unsettled => Class::Busy,
             Self::Damaged { .. } | Self::NotASnapshot(_) => Class::Corrupt,
             Self::Manifest { why: snapshot::ManifestError::Version, .. } => Class::Invalid,
             Self::Manifest { .. } | Self::SnapshotFile { .. } => Class::Corrupt,
             Self::NotEmpty(_) => Class::Conflict,
-            Self::Format { .. } | Self::TooLarge { .. } => Class::Invalid,
+            Self::Format { .. } | Self::TooLarge { .. } | Self::Inside(_) => Class::Invalid,
             Self::Io { .. } | Self::Closed | Self::Stopped => Class::Unavailable,
         }
     }

@@ -20,11 +20,12 @@ mod restoring;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 use crypto::{NetworkId, PeerId, Suite};
 use env::disk::{DirDisk, Disk};
+use zeroize::Zeroizing;
 
 use self::chain::{Chain, Copied, Kind, Sink};
 pub use self::manifest::ManifestError;
@@ -92,7 +93,8 @@ pub struct Summary {
     pub linked_bytes: u64,
     /// Whether the peer's private key is among them.
     pub with_key: bool,
-    /// What was left out, as it is no file as a peer has: too long, of another name, or not to be followed.
+    /// What was left out, as it is no file as a peer has: too long, of another name, or not to be followed; another snapshot; or,
+    /// without the key, a copy of that.
     pub left_out: Vec<String>,
     /// Bytes of the log and the journal that the disk could not read: zeros stand for them.
     pub unread_bytes: u64,
@@ -184,8 +186,8 @@ impl<'a> Progress<'a> {
 /// it is empty.
 ///
 /// # Errors
-/// [`StoreError::NotEmpty`], [`StoreError::Locked`] where another one is being taken there,
-/// [`StoreError::Full`], [`StoreError::Stopped`], [`StoreError::Unsettled`] where the peer's disk is nearly full
+/// [`StoreError::NotEmpty`], [`StoreError::Written`] where another one is being taken there, [`StoreError::Inside`] where
+/// that is in `peer`, [`StoreError::FullAt`], [`StoreError::Stopped`], [`StoreError::Unsettled`] where the peer's disk is nearly full
 /// and its files go faster than they are copied, [`StoreError::NotASnapshot`] and
 /// [`StoreError::Manifest`] of the base, or the system's. Nothing is left then.
 pub fn take(
@@ -194,8 +196,23 @@ pub fn take(
     options: &TakeOptions<'_>,
     watcher: Watcher<'_>,
 ) -> Result<Summary, StoreError> {
+    fill(peer, to, options, watcher).map_err(|error| error.full_at(to))
+}
+
+fn fill(
+    peer: &Path,
+    to: &Path,
+    options: &TakeOptions<'_>,
+    watcher: Watcher<'_>,
+) -> Result<Summary, StoreError> {
     let base = options.base.map(read_manifest).transpose()?;
     let draft = Draft::new(to)?;
+    let whole = |path: &Path| {
+        path.canonicalize().map_err(|error| io_error("find", &path.display().to_string())(error))
+    };
+    if whole(draft.path())?.starts_with(whole(peer)?) {
+        return Err(StoreError::Inside(to.to_owned()));
+    }
     let mut progress = Progress::new(watcher, size_of(peer, &options.layout));
     let taken = copy_all(peer, draft.path(), options, base.as_ref(), &mut progress);
     let (copied, left_out) = taken?;
@@ -276,7 +293,9 @@ impl Numbered {
                 Err(error) if is_unwritable(&error) => {
                     tracing::warn!(folder, %error, "what was acknowledged last may be missing");
                 }
-                held => drop(held.map_err(io_error("lock", folder))?),
+                held => drop(held.map_err(|error| {
+                    io_error("open", "lock")(error).in_folder(&source).full_at(&source_path)
+                })?),
             }
         }
         let target = place::open(&into.join(folder))?;
@@ -324,6 +343,29 @@ fn copy_mark(
     Ok(())
 }
 
+/// The peer's private key as its file has it, where a snapshot is to be without it.
+fn unwanted_key(
+    peer: &Path,
+    options: &TakeOptions<'_>,
+) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
+    if options.with_key {
+        return Ok(None);
+    }
+    let mut key = Zeroizing::new(Vec::new());
+    let opened = fs::File::open(peer.join(options.layout.key));
+    match opened.and_then(|file| file.take(OTHER_BYTES_MAX).read_to_end(&mut key)) {
+        Ok(_) => Ok(Some(key)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error("read", options.layout.key)(error)),
+    }
+}
+
+/// Whether a file holds that key and nothing else: a copy that an operator made.
+fn is_copy_of(key: &[u8], bytes: &[u8]) -> bool {
+    let key = key.trim_ascii();
+    !key.is_empty() && bytes.trim_ascii().eq_ignore_ascii_case(key)
+}
+
 /// Copies what is neither log nor journal. Those files are replaced whole and never written to, so
 /// each is read as it was at one moment.
 fn copy_others(
@@ -335,6 +377,7 @@ fn copy_others(
     let mut left_out = Vec::new();
     let mut folders = vec![String::new()];
     let Layout { log, journal, key, never, .. } = options.layout;
+    let unwanted = unwanted_key(peer, options)?;
     while let Some(folder) = folders.pop() {
         let mut target: Option<DirDisk> = None;
         let (names, others) = names_in(&peer.join(&folder))?;
@@ -354,7 +397,11 @@ fn copy_others(
                 continue;
             }
             if found.is_dir() && folder.is_empty() {
-                folders.push(name);
+                // Another snapshot, which may have the key.
+                match here.join(MANIFEST).is_file() {
+                    true => left_out.push(path),
+                    false => folders.push(name),
+                }
                 continue;
             }
             // A link to a file is as good as the file; where else one leads is not known to be the peer's.
@@ -366,10 +413,14 @@ fn copy_others(
                 continue;
             }
             let bytes = match fs::read(&here) {
-                Ok(bytes) => zeroize::Zeroizing::new(bytes),
+                Ok(bytes) => Zeroizing::new(bytes),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(io_error("read", &path)(error)),
             };
+            if unwanted.as_ref().is_some_and(|key| is_copy_of(key, &bytes)) {
+                left_out.push(path);
+                continue;
+            }
             if target.is_none() {
                 target = Some(place::open(&into.join(&folder))?);
             }

@@ -1,12 +1,13 @@
 //! Compaction gives back what was removed, brings nothing back, and disturbs nobody.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use document::Record;
-use env::Env;
 use env::disk::Disk;
+use env::{Env, Task, Tasks};
+use futures::future::BoxFuture;
 use store::{CompactionOptions, LogOptions, LogStore, RecordStore, StoreError};
 use testkit::disk::FaultyDisk;
 use testkit::store::record;
@@ -309,6 +310,95 @@ fn removals_beside_a_record_that_stays_are_not_moved_again_and_again() {
             // The removals moved with it.
             holds(&open(&disk, &env), &[first, vec![left], some(20..30)].concat()).await;
         }
+    });
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Blocking work that waits, from when it is held until it is let go.
+#[derive(Clone)]
+struct Held {
+    tasks: Arc<dyn Tasks>,
+    held: Arc<Mutex<Option<Vec<Work>>>>,
+}
+
+impl Held {
+    fn under(env: &mut Env) -> Self {
+        let held = Self { tasks: env.tasks.clone(), held: Arc::default() };
+        env.tasks = Arc::new(held.clone());
+        held
+    }
+
+    fn hold(&self) {
+        *self.held.lock().unwrap() = Some(Vec::new());
+    }
+
+    fn let_go(&self) {
+        let held = self.held.lock().unwrap().take();
+        held.into_iter().flatten().for_each(|work| work());
+    }
+}
+
+impl Tasks for Held {
+    fn spawn(&self, work: BoxFuture<'static, ()>) -> Task {
+        self.tasks.spawn(work)
+    }
+
+    fn cpu(&self, work: Work) {
+        self.tasks.cpu(work);
+    }
+
+    fn blocking(&self, work: Work) {
+        if let Some(held) = &mut *self.held.lock().unwrap() {
+            held.push(work);
+            return;
+        }
+        self.tasks.blocking(work);
+    }
+
+    fn parallelism(&self) -> usize {
+        self.tasks.parallelism()
+    }
+}
+
+/// The record that kept them in their segment goes before the segment could be dropped: they are needed all the same.
+#[test]
+fn removals_beside_a_record_that_stays_are_not_dropped_with_it_a_moment_later() {
+    run(1, |mut env| async move {
+        let writer = Held::under(&mut env);
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        let first = some(0..5);
+        put_each(&store, &first).await;
+        let second = some(5..9);
+        put_each(&store, &second).await;
+        store.remove(vec![first[0].id, second[0].id, second[1].id]).await.unwrap();
+        put_each(&store, &some(20..30)).await;
+        let (good, damaged) = (&second[2], &second[3]);
+        let (name, bytes) = place(&disk, damaged);
+        assert_eq!((&name[..], place(&disk, good).0), ("00000002.log", name.clone()));
+        disk.flip(&name, bytes.start, 1);
+        let slowly = CompactionOptions { bytes_per_s: 1000, ..FAST };
+        let beside = async {
+            // It keeps its pace behind what it moved, and the writer comes to nothing until it has gone on.
+            env.clock.sleep(Duration::from_millis(10)).await;
+            writer.hold();
+            let later = async {
+                env.clock.sleep(Duration::from_secs(60)).await;
+                writer.let_go();
+            };
+            futures::join!(store.remove(vec![damaged.id]), later).0.unwrap();
+        };
+        let (done, ()) = futures::join!(store.compact(slowly), beside);
+        let done = done.unwrap();
+        assert_eq!((done.segments, done.blocked), (0, 1), "{done:?}");
+        let kept = [&first[1..], std::slice::from_ref(good), &some(20..30)].concat();
+        holds(&store, &kept).await;
+        holds(&open(&disk.copy(), &env), &kept).await;
+        let done = store.compact(FAST).await.unwrap();
+        assert_eq!((done.segments, done.blocked), (1, 0), "{done:?}");
+        store.close().await.unwrap();
+        holds(&open(&disk, &env), &kept).await;
     });
 }
 

@@ -361,12 +361,13 @@ impl FaultyDisk {
         Some((name, offset))
     }
 
-    /// A copy of the disk as a reader sees it, everything durable, without faults.
+    /// A copy of the disk as a reader sees it, everything durable, without faults; it writes past the cache where this one does.
     pub fn copy(&self) -> Self {
         let state = self.lock();
         let copy = Self::new(state.random | 1);
         {
             let mut next = copy.lock();
+            next.writes_directly = state.writes_directly;
             for (name, inode) in &state.names {
                 let bytes = state.files[*inode].bytes.clone();
                 let number = next.files.len();
@@ -518,6 +519,9 @@ impl File for FaultyFile {
         }
         let directly =
             state.writes_directly && parts.iter().any(|part| part.len() >= BULK_BYTES_MIN);
+        if directly {
+            state.meet("disk: a write past the cache");
+        }
         let ahead = offset.next_multiple_of(WRITE_ALIGNMENT as u64) - offset;
         let ahead = if directly { (ahead as usize).min(bytes.len()) } else { 0 };
         let rest = bytes.split_off(ahead);
@@ -593,6 +597,20 @@ impl File for FaultyFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_of_a_disk_that_writes_past_the_cache_does_so_too() {
+        let disk = FaultyDisk::new(1);
+        disk.write_directly();
+        let bytes = vec![1; BULK_BYTES_MIN];
+        for disk in [disk.copy(), disk.crash()] {
+            let file = disk.open("a", true).expect("created");
+            file.write_at(0, &[IoSlice::new(&bytes[1..])]).expect("written");
+            assert_eq!(disk.take_met().len(), 0, "a part is too short");
+            file.write_at(0, &[IoSlice::new(&bytes)]).expect("written");
+            assert_eq!(disk.take_met()["disk: a write past the cache"], 1);
+        }
+    }
 
     #[test]
     fn a_full_disk_takes_what_fits_of_a_write_and_of_one_beyond_the_end_perhaps_nothing() {

@@ -2,7 +2,8 @@
 //!
 //! It takes signed announcements from anywhere and believes only what their signatures prove; of two by one peer the
 //! higher sequence counts, and of two with one sequence that with the greater bytes: whichever came first, all keep the same, or a peer
-//! that tells some the one and some the other would have them see different peers for good. Health is this program's own experience and is never taken from others. Up to
+//! that tells some the one and some the other would have them see different peers for good. But a sequence of the future, which can have been taken only while
+//! the calendar here was ahead, gives way to any that counts. Health is this program's own experience and is never taken from others. Up to
 //! [`PEERS_KNOWN_MAX`] peers are kept, so that placement is a local computation; a larger network would need the
 //! iterative lookup of the design, and the directory would then be its cache.
 //!
@@ -31,6 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use crypto::certificate::CLOCK_SKEW_S;
 use crypto::{
     Announcement, CertificateError, Genesis, OrgId, PeerCertificate, PeerId, PeerState, Revocation,
     Roster, Rosters,
@@ -44,6 +46,7 @@ use crate::health::Health;
 use crate::latency::Usual;
 use peer::Peer;
 pub use peer::PeerStatus;
+pub use reach::UNHEARD_PAUSE;
 pub use revoked::Revoked;
 use room::Room;
 pub use rosters::{Departures, REFRESH_UNKNOWN_EVERY};
@@ -140,6 +143,8 @@ struct Inner {
     calendars: BTreeMap<OrgId, u64>,
     usual: Usual,
     usual_until: Duration,
+    /// Until when nobody is asked whether it is there, since many were waited for in vain.
+    unheard_paused_until: Duration,
 }
 
 struct CachedView {
@@ -215,9 +220,7 @@ impl Directory {
                 break (verified, learnt, twice, inner.turnover.take_begun());
             }
         };
-        if let Some(organisation) = hectic {
-            tracing::warn!(%organisation, "an organisation changes all the time who takes part: what it changes counts when that ends");
-        }
+        turnover::tell_begun(hectic);
         let peer = verified.certificate.peer;
         if twice && learnt == Learnt::Newer {
             let sequence = verified.sequence;
@@ -408,6 +411,11 @@ impl Directory {
     }
 }
 
+/// The last sequence that counts now: see [`Announcement::verify`].
+fn sequence_max(unix_s: u64) -> u64 {
+    unix_s.saturating_add(CLOCK_SKEW_S).saturating_mul(1000)
+}
+
 impl Inner {
     fn new(roster: Arc<Roster>, began: Duration) -> Self {
         Self {
@@ -428,6 +436,7 @@ impl Inner {
             calendars: BTreeMap::new(),
             usual: Usual::default(),
             usual_until: Duration::ZERO,
+            unheard_paused_until: Duration::ZERO,
         }
     }
 
@@ -446,7 +455,10 @@ impl Inner {
         let Some(known) = self.peers.get_mut(&id) else {
             return Ok(self.take_new(announcement, bytes, own, at));
         };
-        if (known.announcement.sequence, &known.bytes) >= (announcement.sequence, bytes) {
+        // The calendar was ahead when it was taken: whoever's was not refused it, and its peer goes on from no such sequence.
+        let is_of_future = known.announcement.sequence > sequence_max(at.unix_s);
+        let said = (known.announcement.sequence, &known.bytes);
+        if said >= (announcement.sequence, bytes) && !is_of_future {
             return Ok(Learnt::Known);
         }
         if own != Some(id) && !known.may_change(at.elapsed) {

@@ -57,7 +57,7 @@ pub enum WalkError {
     /// Fewer fragments of a stripe could be had than bring its pages back.
     #[error(
         "stripe {id}: {found} of the {needed} fragments needed were found{}",
-        first_error(errors)
+        others(*class, errors)
     )]
     TooFewFragments {
         /// The stripe.
@@ -66,6 +66,9 @@ pub enum WalkError {
         found: u32,
         /// Fragments that are enough (k).
         needed: u32,
+        /// What is known of the others: [`Class::NotFound`] where everybody asked answered that they have no more,
+        /// [`Class::Corrupt`] where everybody answered and some lied, else [`Class::Unavailable`].
+        class: Class,
         /// The last error of each peer that gave none; at most [`ERRORS_MAX`].
         errors: Vec<(PeerId, CallError)>,
     },
@@ -118,10 +121,10 @@ pub enum WalkError {
 impl Classified for WalkError {
     fn class(&self) -> Class {
         match self {
-            Self::NoPeers { .. }
-            | Self::TooFew { .. }
-            | Self::TooFewFragments { .. }
-            | Self::Unavailable { .. } => Class::Unavailable,
+            Self::NoPeers { .. } | Self::TooFew { .. } | Self::Unavailable { .. } => {
+                Class::Unavailable
+            }
+            Self::TooFewFragments { class, .. } => *class,
             Self::NotFound { .. } => Class::NotFound,
             Self::Corrupt { .. } => Class::Corrupt,
             Self::Denied { .. } => Class::Denied,
@@ -163,6 +166,16 @@ pub(crate) fn could_not_ask(errors: &[(PeerId, CallError)]) -> bool {
     errors.iter().any(|(_, error)| !said(error.class()))
 }
 
+/// What is known of something that too little was had of, by what those said that did not give it: that there is no more, that there are
+/// lies, or nothing, where some of them said neither and may have it.
+pub(crate) fn class_of_lack(said: impl IntoIterator<Item = Class>) -> Class {
+    said.into_iter().fold(Class::NotFound, |class, said| match (class, said) {
+        (class, Class::NotFound) => class,
+        (Class::NotFound | Class::Corrupt, Class::Corrupt) => Class::Corrupt,
+        _ => Class::Unavailable,
+    })
+}
+
 /// The error that all of these are, where they are all denials, all refusals or all *busy*.
 pub(crate) fn alike(errors: &[(PeerId, CallError)]) -> Option<WalkError> {
     let (_, first) = errors.first()?;
@@ -188,6 +201,13 @@ pub(crate) fn alike(errors: &[(PeerId, CallError)]) -> Option<WalkError> {
 
 fn first_reason(tried: &[(String, CallError)]) -> String {
     tried.first().map_or_else(String::new, |(_, error)| format!(": {error}"))
+}
+
+fn others(class: Class, errors: &[(PeerId, CallError)]) -> String {
+    match class {
+        Class::NotFound => ", and everybody asked answered: there are no more".to_owned(),
+        _ => first_error(errors),
+    }
 }
 
 fn first_error(errors: &[(PeerId, CallError)]) -> String {

@@ -42,7 +42,7 @@ pub use core::{
 };
 pub use directory::{
     CHANGES_MAX, Change, Departures, Directory, Learnt, LearntFrom, PEERS_KNOWN_MAX, PeerStatus,
-    REFRESH_UNKNOWN_EVERY, Revoked,
+    REFRESH_UNKNOWN_EVERY, Revoked, UNHEARD_PAUSE,
 };
 pub use error::{ERRORS_MAX, WalkError};
 pub use finding::WIDTH_MAX;

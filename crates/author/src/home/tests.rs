@@ -223,6 +223,12 @@ fn an_import_goes_on_after_the_gap_or_where_it_is_told() {
     let words = Home::import(&dir.path().join("bad"), "hello", None, PASSPHRASE, &SystemEntropy);
     assert!(matches!(words, Err(AuthorError::Keyring(KeyringError::Words(_)))));
     assert!(!dir.path().join("bad").exists());
+    for next in [COUNTERS_MAX, u64::MAX] {
+        let bad = dir.path().join("bad");
+        let next = Home::import(&bad, &home.words(), Some(next), PASSPHRASE, &SystemEntropy);
+        assert!(matches!(next, Err(AuthorError::Exhausted)));
+        assert!(!bad.exists(), "nothing is made for a counter that there is not");
+    }
 }
 
 #[test]
@@ -270,4 +276,34 @@ fn what_is_paid_for_again_and_again_takes_no_more_room_than_once() {
     }
     home.note_paid(&salt, &other, 0).unwrap();
     assert_eq!(home.paid().unwrap(), BTreeMap::from([(one, 5_000)]));
+}
+
+#[test]
+fn what_is_begun_to_be_forgotten_has_room_and_can_be_brought_to_its_end_by_its_address_alone() {
+    let (_dir, home) = created();
+    home.issue(3).unwrap();
+    let [first, second, shared] = [1, 2, 3].map(|n| RecordId::new([n; 32]));
+    let length = || fs::metadata(home.dir().join("forgotten")).unwrap().len();
+    assert_eq!(home.forget_begun(&first).unwrap(), None);
+    home.begin_forgetting(&first, &own(&home, 0)).unwrap();
+    home.begin_forgetting(&second, &own(&home, 1)).unwrap();
+    home.begin_forgetting(&shared, &home.readers()[0]).unwrap();
+    let reserved = length();
+    assert_eq!(home.find_counter(&own(&home, 0)).unwrap(), Some(0), "it opens until its end");
+    assert!(home.forgotten().unwrap().is_empty());
+    for _ in 0..2 {
+        assert_eq!(home.forget_begun(&first).unwrap(), Some(true));
+        assert_eq!(home.forget_begun(&shared).unwrap(), Some(false), "others write to this key");
+    }
+    assert!(home.forget_counter(&own(&home, 1)).unwrap());
+    assert_eq!(home.forgotten().unwrap(), BTreeSet::from([0, 1]));
+    assert_eq!(length(), reserved);
+    for address in [&first, &second, &shared] {
+        home.end_forgetting(address).unwrap();
+        assert_eq!(home.forget_begun(address).unwrap(), None);
+    }
+    let again = Home::open(home.dir(), PASSPHRASE).unwrap();
+    assert!(again.reader_secret(&own(&home, 0)).unwrap().is_none());
+    assert_eq!(again.find_counter(&own(&home, 2)).unwrap(), Some(2));
+    assert_eq!(again.next_counter().unwrap(), 3);
 }

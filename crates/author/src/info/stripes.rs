@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crypto::RecordId;
+use crypto::{PeerId, RecordId};
 use document::Kind;
 use env::calls::CallError;
 use futures::StreamExt;
@@ -40,7 +40,7 @@ impl Author {
             .map(|&(id, number)| async move {
                 let found = header(self.env(), self.walker(), id, number, k).await;
                 let header = found.ok_or(AuthorError::Stopped)??;
-                let fragments = self.fragments(&header).await;
+                let fragments = self.fragments(&header, &[]).await;
                 Ok::<_, AuthorError>((header.stripe.n(), fragments))
             })
             .buffered(STRIPES_ASKED);
@@ -53,10 +53,10 @@ impl Author {
         Ok(surveyed)
     }
 
-    /// The fragments of one stripe, in order.
-    pub(crate) async fn fragments(&self, header: &Header) -> Vec<Fragment> {
+    /// The fragments of one stripe, in order, by what all say but these.
+    pub(crate) async fn fragments(&self, header: &Header, without: &[PeerId]) -> Vec<Fragment> {
         let Header { id, number, stripe, .. } = header;
-        let rows = self.survey(&StripeShape::new(*id, stripe)).await;
+        let rows = self.survey(&StripeShape::new(*id, stripe), without).await;
         let k = stripe.k();
         let fragments = stripe.fragments().iter().zip(0..).map(|(&id, index)| {
             let is_page = index < k;
@@ -74,8 +74,8 @@ impl Author {
     }
 
     /// Asks the holders of a stripe; those that are busy once more, a few times.
-    async fn survey(&self, shape: &StripeShape) -> Vec<FragmentAt> {
-        let mut rows = self.walker().survey_stripe(shape, &[]).await;
+    async fn survey(&self, shape: &StripeShape, without: &[PeerId]) -> Vec<FragmentAt> {
+        let mut rows = self.walker().survey_stripe(shape, &[], without).await;
         for _ in 0..BUSY_TRIES_MAX {
             let busy = rows.iter().filter_map(|row| match &row.state {
                 FragmentState::Unreachable(CallError::Busy { retry_after }) => Some(*retry_after),
@@ -83,9 +83,15 @@ impl Author {
             });
             let Some(wait): Option<Duration> = busy.max() else { break };
             self.env().clock.sleep(wait.min(BUSY_WAIT_MAX)).await;
-            rows = self.walker().survey_stripe(shape, &[]).await;
+            rows = self.walker().survey_stripe(shape, &[], without).await;
         }
         rows
+    }
+
+    /// A peer that says it holds a fragment.
+    pub(crate) fn claimed(&self, peer: &PeerId) -> Holder {
+        let organisation = self.walker().directory().organisation_of(peer);
+        Holder { peer: *peer, organisation, reachable: true, held: true }
     }
 
     fn holder(&self, row: &FragmentAt) -> Option<Holder> {

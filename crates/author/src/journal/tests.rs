@@ -211,7 +211,7 @@ fn begin(folder: &Folder, name: &str) -> Option<Arc<Journal>> {
 
 fn resumed(folder: &Folder, source: &Source, options: [u8; 32]) -> Option<Journal> {
     let held = Arc::new(folder.take(NAME).expect("a good disk").expect("nobody has it"));
-    Journal::resume(held, &keyring(), &[8; 32], source, &options).expect("a good disk")
+    Journal::resume(held, &keyring(), &[8; 32], source, &[options]).expect("a good disk")
 }
 
 #[test]
@@ -245,6 +245,11 @@ fn any_difference_of_source_or_options_is_another_put() {
     }
     assert!(resumed(&folder, &source, [0; 32]).is_none());
     assert!(resumed(&folder, &source, options).is_some());
+    let held = Arc::new(folder.take(NAME).expect("a good disk").expect("nobody has it"));
+    let either = [[0; 32], options];
+    let journal = Journal::resume(held, &keyring(), &[9; 32], &source, &either);
+    let journal = journal.expect("a good disk").expect("one of two that may be");
+    assert_eq!(journal.header().options, options);
 }
 
 #[test]

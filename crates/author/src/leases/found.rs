@@ -3,6 +3,9 @@
 //! An envelope that is under a lease which this user's key signed was put, shared or renewed by this user. That proves itself
 //! (`asking`), so whoever names an envelope may be a liar: one of somebody else's is not noted.
 //!
+//! Notes that are damaged are dropped when what was found is noted. What else they may have been of whoever recovers is told: what
+//! logs do not have any more, and what could not be asked about.
+//!
 //! Limits: only the envelope's lease is looked at. A put, a share and a renewal pay for all of a content until one time.
 
 use std::collections::BTreeMap;

@@ -10,16 +10,20 @@
 //! network's, and repair makes what is missing of it when there are peers for it. What a put or a genesis asks for by name stays what
 //! it is.
 //!
+//! Where nobody said how, a put that was interrupted goes on with the row that it began with, though another peer answers by now or one
+//! does no more: as long as enough answer for that row. All would be sent anew else.
+//!
 //! A put of which nothing was read yet fails where its profile needs more peers than are known. A program that has just
 //! joined, or whose network has just started, may not have heard of all yet: so it asks again for [`PEERS_WAIT`] before.
 
 use std::time::Duration;
 
-use crypto::Suite;
+use crypto::{PeerId, Suite};
 use document::metadata::METADATA_INLINE_BYTES_MAX;
 use document::{CompressionCodec, EntryMetadata, INLINE_BYTES_MAX, Kind, WholeMacs};
+use env::calls::CallError;
 use futures::StreamExt;
-use placement::{Profile, Redundancy};
+use placement::{Profile, Redundancy, View};
 
 use super::code::Shape;
 use super::info;
@@ -84,8 +88,15 @@ impl Author {
         Ok(narrow)
     }
 
+    /// As [`Author::ask_unheard`], of so many as acknowledge a record of this kind.
+    pub(crate) async fn ask_unheard_for(&self, kind: Kind) {
+        let needed = self.walker().redundancy(kind).acknowledged;
+        self.ask_unheard(needed as usize).await;
+    }
+
     /// Introduces this program to peers that it never heard, where those that it did are fewer than `needed`: until they are as many,
-    /// all were asked, or [`UNHEARD_WAIT`] has passed.
+    /// all were asked, or [`UNHEARD_WAIT`] has passed. Where that was long and in vain nobody asks again for a while: certificates
+    /// cost nothing, and each put would wait for some more of them.
     async fn ask_unheard(&self, needed: usize) {
         let directory = self.walker().directory();
         let view = directory.view();
@@ -98,19 +109,32 @@ impl Author {
             asked = unheard.len(),
             "too few peers were heard: others are asked"
         );
-        let calls = unheard.into_iter().filter_map(|peer| directory.endpoint(&peer));
-        let calls = calls.map(|to| async move { self.walker().introduce(&to).await.is_ok() });
+        let since = self.env().clock.elapsed();
+        let calls = unheard.into_iter().map(|peer| self.hears(peer, since + UNHEARD_WAIT));
         let calls: Vec<_> = calls.collect();
         let mut calls = futures::stream::iter(calls).buffer_unordered(UNHEARD_AT_ONCE);
-        let asking = async {
-            while let Some(answered) = calls.next().await {
-                if answered && directory.unheard(&view, needed).is_empty() {
-                    return;
-                }
+        while let Some(answered) = calls.next().await {
+            if answered && directory.unheard(&view, needed).is_empty() {
+                return;
             }
-        };
-        // Who has not answered by then is not there.
-        let _ = self.env().within(UNHEARD_WAIT, asking).await;
+        }
+        if self.env().clock.elapsed().saturating_sub(since) >= walk::CALL_LIMIT {
+            directory.asked_in_vain();
+        }
+    }
+
+    /// Introduces this program to a peer; whether that one answered before `until`. Who did not failed, also where others took most
+    /// of the time.
+    async fn hears(&self, peer: PeerId, until: Duration) -> bool {
+        let directory = self.walker().directory();
+        let limit = until.saturating_sub(self.env().clock.elapsed());
+        let to = directory.endpoint(&peer).filter(|_| !limit.is_zero());
+        let Some(to) = to else { return false };
+        let answer = self.env().within(limit, self.walker().introduce(&to)).await;
+        if answer.is_err() {
+            directory.failed(&peer, &CallError::TimedOut { address: to.address, limit });
+        }
+        matches!(answer, Ok(Ok(_)))
     }
 
     /// How a put keeps its content, as soon as enough peers are known.
@@ -162,6 +186,25 @@ impl Author {
         Ok(profile)
     }
 
+    /// How a put that was interrupted may have begun to keep its content, for one that would begin so `now` to go on with it: the
+    /// same, and where nobody said how, any row of the table for which enough peers answer.
+    pub(crate) fn may_have_begun(&self, asked: Option<Profile>, now: Profile) -> Vec<Profile> {
+        let directory = self.walker().directory();
+        let genesis = directory.genesis();
+        let is_said = asked.is_some() || genesis.profile.is_some() || genesis.copies.is_some();
+        if is_said || self.walker().is_thin() || self.suite() == Suite::Libri1 {
+            return vec![now];
+        }
+        let view = directory.view();
+        let mut rows: Vec<Profile> = (1..=view.len()).map(Profile::by_peers).collect();
+        rows.dedup();
+        let is_kept = |row: &Profile| {
+            let needed = row.threshold() as usize;
+            *row != now && fits(&view, row) && directory.heard(&view, needed).is_none()
+        };
+        std::iter::once(now).chain(rows.into_iter().filter(is_kept)).collect()
+    }
+
     fn copies_of_network(&self) -> u32 {
         self.walker().directory().genesis().copies.unwrap_or(placement::PAGE_COPIES)
     }
@@ -199,5 +242,15 @@ impl Author {
         let fits = longest(INLINE_BYTES_MAX)?.len() <= METADATA_INLINE_BYTES_MAX;
         let inline_bytes_max = if fits { Some(INLINE_BYTES_MAX as usize) } else { None };
         Ok(Some(Shape { k, n, inline_bytes_max }))
+    }
+}
+
+/// Whether no organisation would have more fragments of a stripe than may be lost, as the table demands where there are several.
+fn fits(view: &View, profile: &Profile) -> bool {
+    match *profile {
+        Profile::Stripe { k, n } if view.organisations() > 1 => {
+            view.most_of_one(n as usize) <= n.saturating_sub(k) as usize
+        }
+        Profile::Stripe { .. } | Profile::Copies(_) => true,
     }
 }

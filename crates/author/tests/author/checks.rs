@@ -1,5 +1,7 @@
 //! Checks: what is whole, what lacks something, what cannot be had now, and what is lost; with and without reading.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use author::{AuthorError, State};
@@ -8,6 +10,7 @@ use testkit::network::Fault;
 use testkit::time;
 
 use crate::network::{Net, noise, put};
+use crate::peer::Peer;
 
 /// The holders of the fragments of a content of one stripe, with the fragments' ids.
 async fn fragments(
@@ -96,6 +99,42 @@ fn a_rotten_fragment_is_found_by_reading_and_its_holder_named() {
         let read = author.check(address, 100).await.unwrap();
         assert_eq!((read.state, read.survives, read.read), (State::Lacking, 3, 7), "{read:?}");
         assert_eq!(read.wrong.iter().map(|one| (one.id, one.peer)).collect::<Vec<_>>(), [held[6]]);
+    });
+}
+
+/// Who claims all fragments of a stripe and has its own alone, or not even that, hides nobody who has them.
+#[test]
+fn who_claims_what_it_does_not_have_makes_no_check_say_lost() {
+    time::run(9, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let author = net.user("ada");
+        let address = put(&author, &noise(1, 100_000)).await.unwrap().address;
+        let held = fragments(&net, &author, address).await;
+        let is_liar = |id: &PeerId| held[..2].iter().any(|(_, peer)| peer == id);
+        let liars: Vec<_> = net.peers.iter().filter(|one| is_liar(&one.id)).collect();
+        assert_eq!(liars.len(), 2);
+        for liar in &liars {
+            liar.claims_all.store(true, Ordering::Release);
+        }
+        let told = author.info(address).await.unwrap();
+        let told = told.fragments.iter().filter(|one| one.stripe.is_some());
+        let told: Vec<_> = told.map(|one| (one.id, one.holders[0].peer)).collect();
+        assert_eq!(told, held, "whose a fragment is comes before others that claim it");
+        // One is lost, and another lies with a peer that it does not belong to, behind both liars' claims.
+        lose(&net, &held[0]);
+        let (moved, owner) = held[5];
+        let owner = net.peers.iter().find(|one| one.id == owner).unwrap();
+        let spare = |one: &&Arc<Peer>| held.iter().all(|(_, peer)| *peer != one.id);
+        let spare = net.peers.iter().find(spare).unwrap();
+        let record = owner.memory.all().into_iter().find(|record| record.id == moved).unwrap();
+        spare.memory.keep(record);
+        lose(&net, &held[5]);
+        let read = author.check(address, 100).await.unwrap();
+        assert_eq!((read.state, read.missing, read.survives), (State::Lacking, 1, 3), "{read:?}");
+        let named: Vec<_> = read.wrong.iter().map(|one| one.peer).collect();
+        assert!(named.contains(&held[0].1), "{named:?}");
+        assert!(named.iter().all(is_liar), "{named:?}");
+        assert_eq!(author.window_bytes().0, 0);
     });
 }
 

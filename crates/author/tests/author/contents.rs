@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use author::{AuthorError, NoProgress, Progress, PutOptions};
 use crypto::{Class, Classified, Suite};
+use placement::Profile;
 use testkit::time;
 
 use crate::network::{Net, get, noise, put};
@@ -36,6 +37,26 @@ fn every_size_comes_back_in_both_suites() {
                 }
             }
             assert_eq!(author.window_bytes().0, 0, "every lease is given back");
+        });
+    }
+}
+
+#[test]
+fn a_put_says_that_there_are_no_more_copies_than_peers() {
+    for (suite, peers, copies) in [
+        (Suite::Holdfast1, 1, 1),
+        (Suite::Holdfast1, 2, 2),
+        (Suite::Holdfast1, 3, 3),
+        (Suite::Libri1, 2, 2),
+    ] {
+        time::run(7, |env| async move {
+            let net = Net::new(&env, 1, peers, suite);
+            let author = net.user("ada");
+            for content in [&noise(1, 100)[..], &noise(1, 3 << 20)] {
+                let report = put(&author, content).await.unwrap();
+                assert!(report.full, "{report:?}");
+                assert_eq!(report.profile, Profile::Copies(copies), "{peers} peers");
+            }
         });
     }
 }

@@ -11,9 +11,10 @@ use author::{
     Author, AuthorError, AuthorOptions, Below, JOURNAL_AGE_MAX, NoProgress, Progress, PutOptions,
     PutReport,
 };
-use crypto::{RecordId, Suite};
+use crypto::{PeerId, PeerState, RecordId, Suite};
 use document::{Document, Kind};
 use env::Env;
+use testkit::network::Fault;
 
 use crate::network::{Net, get, noise};
 
@@ -182,6 +183,41 @@ async fn an_interrupted_put_of_stripes_goes_on_with_whole_stripes() {
         assert_eq!(report.resumed.pages, 0, "{other}: {report:?}");
         town.is_stored(&report).await;
     }
+}
+
+/// Where nobody asked for a profile an interrupted put goes on with the one that it began with, whoever came back since; but not with
+/// one for which too few answer by now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_put_keeps_its_profile_when_peers_come_and_go() {
+    let net = Net::new(&Env::real(), 3, 18, Suite::Holdfast1);
+    // Thirteen answer, and the row of eighteen waits for fourteen.
+    let numbers = [0, 3, 6, 9, 12];
+    let unrun: Vec<PeerId> = numbers.iter().map(|number| net.community.peer(*number)).collect();
+    unrun.iter().for_each(|peer| net.network.set(peer, Fault::Down));
+    let author = net.user_with("ada", &AuthorOptions { window_bytes: 16 << 20 });
+    author.walker().join(&[net.community.members[1].address.clone()]).await.unwrap();
+    let town = Town::of(net, author);
+    let directory = town.author.walker().directory();
+    let options = PutOptions::default();
+    town.interrupted(&options, 2).await;
+    for peer in &unrun {
+        town.net.network.set(peer, Fault::None);
+        directory.good(peer, Duration::from_millis(1));
+    }
+    let report = town.put(&options).await;
+    assert!(report.resumed.pages >= 4, "{report:?}");
+    assert_eq!(report.profile.to_string(), "4/8");
+    town.is_stored(&report).await;
+
+    town.interrupted(&options, 1).await;
+    for number in numbers {
+        let stopped = town.net.community.announce(number, PeerState::Stopped, 2);
+        directory.learn(&stopped).unwrap();
+    }
+    let report = town.put(&options).await;
+    assert_eq!(report.resumed.pages, 0, "8/16 needs fourteen: {report:?}");
+    assert_eq!(report.profile.to_string(), "4/8");
+    town.is_stored(&report).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -60,6 +60,7 @@ impl Net {
                 damaged: AtomicBool::new(false),
                 slow: Mutex::default(),
                 pages_alone: AtomicBool::new(false),
+                claims_all: AtomicBool::new(false),
             });
             network.serve(&member.address, member.peer, peer.clone());
             peer

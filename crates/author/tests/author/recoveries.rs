@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use author::{AHEAD, Author, AuthorError, GAP, Home, RecoverReport, Recovered};
+use author::{
+    AHEAD, Author, AuthorError, GAP, Home, RecoverReport, Recovered, SCAN_MAX, UNTOLD_NEXT,
+};
 use crypto::{RecordId, Suite};
 use document::Publication;
 use testkit::network::Fault;
@@ -20,8 +22,12 @@ fn restored(net: &Net, of: &Author, name: &str) -> Arc<Author> {
 }
 
 async fn recover(author: &Arc<Author>) -> (RecoverReport, Vec<Recovered>) {
+    recover_told(author, None).await
+}
+
+async fn recover_told(author: &Arc<Author>, told: Option<u64>) -> (RecoverReport, Vec<Recovered>) {
     let mut found = Vec::new();
-    let report = author.recover(0, |one| found.push(one)).await.unwrap();
+    let report = author.recover(told, |one| found.push(one)).await.unwrap();
     found.sort_by_key(|one| one.address);
     (report, found)
 }
@@ -125,8 +131,9 @@ fn liars_and_cut_logs_hide_and_invent_nothing_unseen() {
             peer.invented.lock().unwrap().clear();
             *peer.log_start.lock().unwrap() = 1;
         }
-        let (report, found) = recover(&again).await;
+        let (report, found) = recover_told(&again, Some(1 + GAP)).await;
         assert!(!report.complete && found.is_empty(), "a cut log is told: {report:?}");
+        assert!(!report.unsure && report.next == 1 + GAP, "{report:?}");
 
         // Another user's words find nothing of this one's.
         net.peers.iter().for_each(|peer| *peer.log_start.lock().unwrap() = 0);
@@ -136,7 +143,7 @@ fn liars_and_cut_logs_hide_and_invent_nothing_unseen() {
         for peer in &net.peers {
             net.network.set(&peer.id, Fault::Down);
         }
-        let failed = again.recover(0, |_| ()).await.unwrap_err();
+        let failed = again.recover(None, |_| ()).await.unwrap_err();
         assert!(matches!(failed, AuthorError::Follow(_)), "{failed:?}");
     });
 }
@@ -205,7 +212,62 @@ fn what_a_log_told_that_was_given_up_counts_and_the_rest_may_be_missing() {
         }
         let (report, found) = recover(&restored(&net, &ada, "and again")).await;
         assert_eq!(addresses(&found, true), [own.address]);
-        assert_eq!((report.own, report.next), (1, 1 + GAP));
+        assert_eq!((report.own, report.unsure, report.next), (1, false, UNTOLD_NEXT));
+    });
+}
+
+/// Logs forget what is old: with the words alone nothing says how far the counters were used.
+#[test]
+fn behind_cut_logs_recent_contents_are_found_and_old_ones_open() {
+    time::run(14, |env| async move {
+        let net = Net::new(&env, 3, 3, Suite::Holdfast1);
+        let (ada, ben) = (net.user("ada"), net.user("ben"));
+        let cut = || {
+            let log = net.shared.log.borrow().len() as u64;
+            net.peers.iter().for_each(|peer| *peer.log_start.lock().unwrap() = log);
+        };
+        // One who put much, and lately one more.
+        put(&ada, b"early").await.unwrap();
+        for _ in 0..5 {
+            ada.home().issue(2_048).unwrap();
+        }
+        cut();
+        let late = put(&ada, b"late").await.unwrap().address;
+        let next = ada.home().next_counter().unwrap();
+        assert!(next > AHEAD, "{next}");
+        let (report, found) = recover(&restored(&net, &ada, "ada again")).await;
+        assert_eq!(addresses(&found, true), [late]);
+        assert!(!report.complete && !report.unsure && report.next >= next, "{report:?}");
+
+        // One who put some, and nothing since.
+        ben.home().issue(2_048).unwrap();
+        let old = put(&ben, b"old").await.unwrap().address;
+        let next = ben.home().next_counter().unwrap();
+        assert!(next > 2 * GAP, "{next}");
+        cut();
+        let again = restored(&net, &ben, "ben again");
+        let (report, found) = recover(&again).await;
+        assert!(found.is_empty() && !report.complete && report.unsure, "{report:?}");
+        assert_eq!(report.next, UNTOLD_NEXT);
+        assert_eq!(get(&again, old).await.unwrap().0, b"old");
+    });
+}
+
+#[test]
+fn of_more_counters_than_are_looked_for_the_newest_are() {
+    time::run(15, |env| async move {
+        let net = Net::new(&env, 3, 3, Suite::Holdfast1);
+        let ada = net.user("ada");
+        let first = SCAN_MAX as u64 + 3 * AHEAD;
+        let (words, dir) = (ada.home().words(), net.home_dir("late"));
+        Home::import(&dir, &words, Some(first), PASSPHRASE, env.entropy.as_ref()).unwrap();
+        let late = net.user("late");
+        let own = put(&late, b"late").await.unwrap().address;
+        let told = late.home().next_counter().unwrap();
+        assert!(told > first, "{told}");
+        let (report, found) = recover_told(&late, Some(told)).await;
+        assert_eq!(addresses(&found, true), [own]);
+        assert!(!report.complete, "the oldest were not looked for: {report:?}");
     });
 }
 
@@ -245,7 +307,7 @@ fn librarians_that_are_well_are_asked_first() {
             let heard = well.iter().map(|peer| &peer.id);
             heard.for_each(|peer| again.walker().directory().good(peer, Duration::ZERO));
             let mut found = Vec::new();
-            let report = again.recover(0, |one| found.push(one)).await.unwrap();
+            let report = again.recover(None, |one| found.push(one)).await.unwrap();
             assert_eq!((report.own, report.complete), (1, true));
             assert_eq!(addresses(&found, true), [own.address]);
             net.network.heal();

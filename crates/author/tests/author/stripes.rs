@@ -15,7 +15,7 @@ use placement::Profile;
 use testkit::crowd::Crowd;
 use testkit::network::Fault;
 use testkit::time;
-use walk::AWAY_AFTER;
+use walk::{AWAY_AFTER, CALL_LIMIT, Health};
 
 use crate::network::{Net, get, noise, put, try_get};
 
@@ -415,7 +415,8 @@ fn where_fewer_answer_than_acknowledge_an_entry_a_put_goes_by_those_and_says_wha
         let author = net.user("ada");
         let all = author.walker().redundancy(Kind::Entry);
         assert_eq!((all.copies, all.acknowledged), (9, 5));
-        author.walker().join(&[net.community.members[0].address.clone()]).await.unwrap();
+        let first = [net.community.members[0].address.clone()];
+        author.walker().join(&first).await.unwrap();
         let content = noise(8, 100 * KIB);
         let report = put(&author, &content).await.unwrap();
         assert_eq!(report.profile, Profile::Copies(3));
@@ -424,6 +425,52 @@ fn where_fewer_answer_than_acknowledge_an_entry_a_put_goes_by_those_and_says_wha
         // As many copies as are asked for by number are waited for.
         let error = put_as(&author, &content, "copies:9").await.unwrap_err();
         assert!(matches!(error, AuthorError::Store { .. }), "{error:?}");
+        // An envelope that is shared waits for no more than those of the put, in programs that have just joined too.
+        let reader = net.user("grace");
+        reader.walker().join(&first).await.unwrap();
+        let to = reader.reader_keys()[0];
+        let author = net.user("ada");
+        author.walker().join(&first).await.unwrap();
+        let shared = author.share(report.address, to).await.unwrap();
+        assert!(get(&reader, shared).await.unwrap().0 == content);
+        let author = net.user("ada");
+        author.walker().join(&first).await.unwrap();
+        let mut told = Vec::new();
+        let each = |one: author::Shared| told.push(one.outcome.unwrap());
+        let all = author.share_all(report.address, &[to, to], None, each).await.unwrap();
+        assert_eq!((all.shared, all.failed, told.len()), (2, 0, 2));
+        assert!(get(&reader, told[1]).await.unwrap().0 == content);
+    });
+}
+
+/// Of 99 that are certified 60 are silent addresses: the first put waits for some of them, and the next one for nobody.
+#[test]
+fn addresses_that_stay_silent_keep_one_put_waiting_and_not_each() {
+    time::run(18, |env| async move {
+        let net = Net::new(&env, 3, 99, Suite::Holdfast1);
+        let silent: Vec<PeerId> = (39..99).map(|number| net.community.peer(number)).collect();
+        silent.iter().for_each(|peer| net.network.set(peer, Fault::Hang));
+        let author = net.user("ada");
+        let directory = author.walker().directory();
+        for number in 0..39 {
+            let to = directory.endpoint(&net.community.peer(number)).unwrap();
+            author.walker().introduce(&to).await.unwrap();
+        }
+        let asked = |peer: &&PeerId| net.network.counts(peer).introduce > 0;
+        // One more would be as many as the row waits for.
+        let (content, since) = (noise(9, KIB), env.clock.elapsed());
+        let report = put(&author, &content).await.unwrap();
+        assert_eq!(report.profile.to_string(), "8/24");
+        assert!(env.clock.elapsed() - since >= CALL_LIMIT);
+        let first: Vec<PeerId> = silent.iter().filter(asked).copied().collect();
+        assert!(first.len() > 16, "more were asked when the first had failed: {}", first.len());
+        // Also whose call was cut off.
+        assert!(first.iter().all(|peer| directory.health(peer) != Health::Healthy));
+        let before: u64 = silent.iter().map(|peer| net.network.counts(peer).introduce).sum();
+        let report = put(&author, &content).await.unwrap();
+        assert_eq!(report.profile.to_string(), "8/24");
+        let after: u64 = silent.iter().map(|peer| net.network.counts(peer).introduce).sum();
+        assert_eq!(before, after);
     });
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use author::{Author, AuthorError, NoProgress, PutOptions, State};
 use crypto::keyring::paid::PAID_ROW_BYTES;
 use crypto::lease::{self, Leaf, Shown, Terms};
-use crypto::{Class, Classified, ClientKey, PeerId, Place, RecordId, SecretKey, Tier};
+use crypto::{Class, Classified, ClientKey, PeerId, Place, ReaderKey, RecordId, SecretKey, Tier};
 use document::Kind;
 use env::calls::leases::{LeaseAnswer, LeaseRequest, PlaceLeases};
 use env::calls::{CallError, Calls, Credential, Endpoint, IntroduceRequest};
@@ -402,12 +402,12 @@ fn a_recovery_notes_all_that_this_user_pays_for_and_nothing_else() {
         for peer in &town.peers {
             town.network.lie_of_leases(&peer.peer(), Arc::clone(&silent));
         }
-        let report = ada.recover(0, |_| ()).await.unwrap();
+        let report = ada.recover(None, |_| ()).await.unwrap();
         assert_eq!((report.own, report.received), (3, 2), "{report:?}");
         assert_eq!((report.paid, report.unasked), (0, 3), "{report:?}");
         town.network.heal();
         for _ in 0..2 {
-            let report = ada.recover(0, |_| ()).await.unwrap();
+            let report = ada.recover(None, |_| ()).await.unwrap();
             assert_eq!((report.paid, report.unasked), (4, 0), "{report:?}");
             assert_eq!(ada.paid().await.unwrap(), noted);
         }
@@ -607,5 +607,133 @@ fn a_content_that_is_gone_is_noted_as_paid_for_no_more() {
         let ended = ada.forget(letter.address).await.unwrap();
         assert!(ended.places == 0 && !ended.key_forgotten, "{ended:?}");
         assert!(ada.paid().await.unwrap().is_empty());
+    });
+}
+
+/// As one on a full disk.
+#[test]
+fn a_home_that_takes_no_note_ends_nothing_of_what_is_forgotten() {
+    run(14, |env| async move {
+        let town = Town::new(&env, 9).await;
+        let ada = town.payer("ada", 0).await;
+        let file = put(&ada, &vec![7; 300_000], Some(30 * SPAN_S)).await;
+        let before = (records(&town), paid(&town));
+        let notes = ada.home().dir().join("forgetting");
+        std::fs::create_dir(&notes).unwrap();
+        let error = ada.forget(file.address).await.unwrap_err();
+        assert!(matches!(error, AuthorError::Io { .. }), "{error:?}");
+        assert_eq!((records(&town), paid(&town)), before);
+        let mut back = Vec::new();
+        ada.get(file.address, &mut back, None, Arc::new(NoProgress)).await.unwrap();
+        assert!(back == vec![7; 300_000]);
+        std::fs::remove_dir(&notes).unwrap();
+        let ended = ada.forget(file.address).await.unwrap();
+        assert!(ended.open == 0 && ended.key_forgotten, "{ended:?}");
+        assert_eq!((records(&town), paid(&town)), (0, 0));
+        assert!(!notes.exists(), "nothing is left to forget");
+    });
+}
+
+/// A program that is killed when the holders have dropped all of a content, and the home knows nothing of that yet.
+#[test]
+fn what_was_ended_and_not_noted_is_brought_to_its_end_by_the_next_try() {
+    run(15, |env| async move {
+        let town = Town::new(&env, 5).await;
+        let ada = town.payer("ada", 0).await;
+        let key_of_last = |author: &Author| {
+            let counter = author.home().next_counter().unwrap() - 1;
+            ReaderKey::new(author.home().keyring().own_reader(counter).public())
+        };
+        for key_is_gone in [false, true] {
+            let letter = put(&ada, b"a letter", Some(30 * SPAN_S)).await;
+            let key = key_of_last(&ada);
+            ada.home().begin_forgetting(&letter.address, &key).unwrap();
+            if key_is_gone {
+                // A holder has it still, and it opens no more.
+                assert!(ada.home().forget_counter(&key).unwrap());
+            } else {
+                // Another home of the same keyring ends it.
+                let home = ada.home().dir();
+                let dir = home.with_file_name("twin");
+                std::fs::create_dir(&dir).unwrap();
+                for name in ["keyring", "issued"] {
+                    std::fs::copy(home.join(name), dir.join(name)).unwrap();
+                }
+                let twin = town.payer("twin", 0).await;
+                assert!(twin.forget(letter.address).await.unwrap().key_forgotten);
+                assert_eq!(records(&town), 0);
+            }
+            let ended = ada.forget(letter.address).await.unwrap();
+            assert!(ended.places == 0 && ended.key_forgotten, "{ended:?}");
+            assert!(ada.home().reader_secret(&key).unwrap().is_none());
+            assert!(ada.paid().await.unwrap().is_empty());
+            // It is brought to its end once.
+            ada.forget(letter.address).await.unwrap_err();
+        }
+    });
+}
+
+#[test]
+fn a_renewal_that_the_home_takes_no_note_of_is_one_and_says_so() {
+    run(16, |env| async move {
+        let town = Town::new(&env, 5).await;
+        let (ada, ben) = (town.payer("ada", 0).await, town.payer("ben", 1).await);
+        let letter = put(&ada, b"a letter", Some(SPAN_S)).await;
+        let mut shared = Vec::new();
+        let readers = [ben.reader_keys()[0]];
+        let sharing = ada.share_all(letter.address, &readers, Some(SPAN_S), |one| shared.push(one));
+        sharing.await.unwrap();
+        let theirs = shared.remove(0).outcome.unwrap();
+        let noted = ada.paid().await.unwrap();
+        let (notes, aside) = (ada.home().dir().join("paid"), ada.home().dir().join("aside"));
+        std::fs::rename(&notes, &aside).unwrap();
+        std::fs::create_dir(&notes).unwrap();
+        let renewed = ada.renew(letter.address, Some(10 * SPAN_S)).await.unwrap();
+        assert!(renewed.is_whole() && !renewed.noted, "{renewed:?}");
+        let payment = ada.payment(letter.address).await.unwrap();
+        assert_eq!(payment.until, Some(renewed.until));
+        std::fs::remove_dir(&notes).unwrap();
+        std::fs::rename(&aside, &notes).unwrap();
+        assert_eq!(ada.paid().await.unwrap(), noted);
+        for address in [letter.address, theirs] {
+            let renewed = ada.renew(address, Some(10 * SPAN_S)).await.unwrap();
+            assert!(renewed.is_whole() && renewed.noted, "{renewed:?}");
+            assert_eq!(ada.paid().await.unwrap()[&address], renewed.until);
+        }
+    });
+}
+
+#[test]
+fn a_note_that_is_damaged_is_told_until_all_is_noted_anew() {
+    run(17, |env| async move {
+        let town = Town::new(&env, 9).await;
+        let ada = town.payer("ada", 0).await;
+        let [_, other] = [
+            put(&ada, b"a letter", Some(30 * SPAN_S)).await,
+            put(&ada, b"another", Some(30 * SPAN_S)).await,
+        ];
+        let noted = ada.paid().await.unwrap();
+        assert_eq!(noted.len(), 2);
+        let notes = ada.home().dir().join("paid");
+        let mut rows = std::fs::read(&notes).unwrap();
+        rows[PAID_ROW_BYTES / 2] ^= 1;
+        std::fs::write(&notes, &rows).unwrap();
+        for _ in 0..2 {
+            let (left, damaged) = ada.paid_notes().await.unwrap();
+            assert_eq!((left.into_keys().collect::<Vec<_>>(), damaged), (vec![other.address], 1));
+        }
+        // While a holder of what is not noted cannot be asked, it may be what the note was of.
+        let silent: LeaseLie = Arc::new(|_, _| Some(Err(CallError::NotFound)));
+        for peer in &town.peers {
+            town.network.lie_of_leases(&peer.peer(), Arc::clone(&silent));
+        }
+        let report = ada.recover(None, |_| ()).await.unwrap();
+        assert_eq!((report.unasked, report.noted), (1, false));
+        town.network.heal();
+        let report = ada.recover(None, |_| ()).await.unwrap();
+        assert_eq!((report.unasked, report.noted), (0, true));
+        assert_eq!(ada.paid_notes().await.unwrap(), (noted.clone(), 1), "who asked drops it");
+        ada.drop_damaged_notes().await.unwrap();
+        assert_eq!(ada.paid_notes().await.unwrap(), (noted, 0));
     });
 }

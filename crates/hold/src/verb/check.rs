@@ -240,7 +240,7 @@ impl Check {
 async fn own(session: &Session, author: &Arc<Author>) -> Result<(Vec<RecordId>, Exit), HoldError> {
     let told = author.home().next_counter()?;
     let mut found = Vec::new();
-    let report = author.recover(told, |one| {
+    let report = author.recover(Some(told), |one| {
         if one.own {
             found.push(one.address);
         }

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use author::Home;
-use crypto::{ClientKey, Roster};
-use env::calls::Endpoint;
+use crypto::{Announcement, CertificateError, ClientKey, Roster};
+use env::Env;
+use env::calls::{CallError, Calls, Credential, Endpoint, IntroduceRequest};
 use serde::Serialize;
 use walk::{Directory, Walker};
 
@@ -22,6 +24,10 @@ use crate::{client, connect, environment, network_file, peerdir};
 /// Clocks may differ by this much before passes and certificates fail, in seconds; a quarter of
 /// what is allowed, so that the warning comes first.
 const CLOCK_WARN_S: u64 = crypto::certificate::CLOCK_SKEW_S / 4;
+/// What mends a clock.
+const SET_CLOCK: &str = "set the clock, say by NTP";
+/// How long a librarian that was refused is waited for once more.
+const ASKED_AGAIN_FOR: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -101,7 +107,8 @@ pub(crate) async fn run(session: &Session) -> Result<Exit, HoldError> {
             checks.push(Check::new("network", Verdict::Ok, text));
             // First, since they tell who takes part now.
             let walker = connect::stranger(&network)?;
-            let librarians = librarians(config, &walker).await;
+            let calls = connect::stranger_calls(genesis.network(), Env::real())?;
+            let librarians = librarians(config, &walker, &*calls).await;
             checks.push(takes_part(config, walker.directory()));
             if let Some(client) = client {
                 checks.push(pass(config, walker.directory(), client));
@@ -214,7 +221,7 @@ fn takes_part(config: &Config, directory: &Directory) -> Check {
     }
 }
 
-async fn librarians(config: &Config, walker: &Walker) -> Vec<Check> {
+async fn librarians(config: &Config, walker: &Walker, calls: &dyn Calls) -> Vec<Check> {
     let mut checks = Vec::new();
     if config.via.is_empty() {
         checks.push(Check::failed("librarians", &HoldError::NoVia));
@@ -230,6 +237,10 @@ async fn librarians(config: &Config, walker: &Walker) -> Vec<Check> {
                 checks.extend(behind(&status, &ours));
             }
             Err(source) => {
+                if matches!(source, CallError::WrongPeer { .. }) {
+                    let ahead_s = told_ahead(address, calls, &ours).await;
+                    checks.extend(ahead_s.map(|ahead_s| wrong_clock(address, ahead_s)));
+                }
                 let error = HoldError::Call { address: address.clone(), source };
                 checks.push(Check::new("librarian", Verdict::Fail, one_line(&error)).hint(
                     "is `hold peer run` going there, of this network, and does a firewall let it through?",
@@ -238,6 +249,25 @@ async fn librarians(config: &Config, walker: &Walker) -> Vec<Check> {
         }
     }
     checks
+}
+
+/// By how many seconds a librarian's clock is ahead, where what it announces does not count for that.
+async fn told_ahead(address: &str, calls: &dyn Calls, roster: &Roster) -> Option<u64> {
+    let request = IntroduceRequest::new(Credential::None, 0);
+    let answer = calls.introduce(&Endpoint::at(address), request, ASKED_AGAIN_FOR).await.ok()?;
+    let now = peerdir::now_s();
+    match Announcement::verify(&answer.announcement, roster, now) {
+        // It may have been signed a while ago.
+        Err(CertificateError::Ahead { ahead_s }) => {
+            Some(ahead_s.max((answer.unix_ms / 1000).saturating_sub(now)))
+        }
+        _ => None,
+    }
+}
+
+fn wrong_clock(via: &str, ahead_s: impl fmt::Display) -> Check {
+    let text = format!("{via} is {ahead_s} s ahead of this machine");
+    Check::new("clock", Verdict::Fail, text).hint(SET_CLOCK)
 }
 
 /// A warning where a librarian does not know the roster that is kept here.
@@ -270,20 +300,55 @@ fn certificate(status: &Status) -> Option<Check> {
 
 fn clock(status: &Status) -> Check {
     let (ahead, via) = (status.clock_ahead_s, &status.via);
-    let text = format!("{via} is {ahead} s ahead of this machine");
     let apart = ahead.unsigned_abs();
     if apart >= crypto::certificate::CLOCK_SKEW_S {
-        return Check::new("clock", Verdict::Fail, text).hint("set the clock, say by NTP");
+        return wrong_clock(via, ahead);
     }
     if apart >= CLOCK_WARN_S {
-        return Check::new("clock", Verdict::Warn, text).hint("set the clock, say by NTP");
+        let text = format!("{via} is {ahead} s ahead of this machine");
+        return Check::new("clock", Verdict::Warn, text).hint(SET_CLOCK);
     }
     Check::new("clock", Verdict::Ok, format!("within {CLOCK_WARN_S} s of {via}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use crypto::PeerState;
+    use testkit::network::{community, key};
+    use walk::WalkOptions;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_clock_that_is_far_ahead_is_named_though_nothing_of_that_librarian_counts() {
+        let (env, community) = (Env::real(), community(2, 2));
+        let (network, peers) = community.network(&env);
+        let ahead_ms = env.clock.unix_ms() + 600_000;
+        peers[0].announce(community.announce(0, PeerState::Serving, ahead_ms));
+        let calls = network.calls(key("client", 0).public());
+        let directory = Directory::new(community.genesis.clone(), env.clone(), None);
+        let walker = Walker::new(env, calls.clone(), directory, WalkOptions::default());
+        let config = Config {
+            home: "none".into(),
+            via: community.members.iter().map(|member| member.address.clone()).collect(),
+            thin: false,
+            network: "none".into(),
+            org: None,
+            passphrase_file: None,
+            lease_s: 0,
+        };
+        let checks = librarians(&config, &walker, &*calls).await;
+        let of = |number: usize, check: &str| {
+            let mut all = checks.iter().filter(|one| one.check == check);
+            let found = all.find(|one| one.text.contains(&community.members[number].address));
+            found.map(|one| (one.verdict, one.text.clone()))
+        };
+        let (verdict, text) = of(0, "clock").expect("a look at the clock");
+        assert!(verdict == Verdict::Fail && text.contains(" s ahead"), "{text}");
+        let (verdict, text) = of(0, "librarian").expect("a look at the librarian");
+        assert!(verdict == Verdict::Fail && text.contains("set the clocks"), "{text}");
+        assert_eq!(of(1, "clock").map(|(verdict, _)| verdict), Some(Verdict::Ok));
+    }
 
     #[test]
     fn what_failed_is_told_with_its_cause() {

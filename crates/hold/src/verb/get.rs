@@ -139,14 +139,19 @@ impl Get {
                 self.content(&author, address, &mut pipes::named(path).await?, bar).await?
             }
             (None, _) => {
-                match self.content(&author, address, &mut pipes::stdout()?, bar).await {
+                let mut stdout = pipes::stdout()?;
+                match self.content(&author, address, &mut stdout, bar).await {
                     // Whoever reads has what it wanted.
                     Err(HoldError::Author(AuthorError::Write(error)))
                         if error.kind() == io::ErrorKind::BrokenPipe =>
                     {
                         return Ok(Exit::Done);
                     }
-                    got => got?,
+                    got => {
+                        let got = got?;
+                        pipes::settle(stdout, self.sync).await?;
+                        got
+                    }
                 }
             }
         };

@@ -3,7 +3,7 @@
 mod recover;
 
 use std::fmt;
-use std::io::{IsTerminal, Read};
+use std::io::{BufRead, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use author::Home;
@@ -319,11 +319,24 @@ async fn import(
     Ok((home, next))
 }
 
+/// What `export` printed, or the words alone. At a terminal the line below the words is asked for, also where a flag says it: what is
+/// pasted there comes as two lines.
 fn read_words() -> Result<Zeroizing<String>, HoldError> {
     let mut words = Zeroizing::new(String::new());
     if std::io::stdin().is_terminal() {
-        *words = rpassword::prompt_password("The 24 words: ")
-            .map_err(HoldError::io("read", "the terminal"))?;
+        let failed = || HoldError::io("read", "the terminal");
+        *words = rpassword::prompt_password("The 24 words: ").map_err(failed())?;
+        if !words.contains(NEXT_LINE.trim_end()) {
+            eprint!("Next counter (empty where unknown): ");
+            let mut next = String::new();
+            let mut stdin = std::io::stdin().lock().take(WORDS_BYTES_MAX);
+            stdin.read_line(&mut next).map_err(failed())?;
+            let next = next.trim();
+            let next = next.strip_prefix(NEXT_LINE.trim_end()).unwrap_or(next).trim();
+            if !next.is_empty() {
+                words.push_str(&format!("\n{NEXT_LINE}{next}"));
+            }
+        }
     } else {
         let mut stdin = std::io::stdin().lock().take(WORDS_BYTES_MAX);
         stdin.read_to_string(&mut words).map_err(HoldError::io("read", "standard input"))?;

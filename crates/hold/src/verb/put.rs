@@ -174,7 +174,8 @@ impl PutResult {
 
 impl Put {
     /// Runs it: 0 when every copy is stored, 3 when only those that must be were (a signal ends the wait for the others), some files of
-    /// a folder were not, or what is stored is not what the file is.
+    /// a folder were not, or what is stored is not what the file is; 1 when an address could not be printed, and of a folder no more is
+    /// begun then.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let readers = address::readers(&self.to)?;
         if self.source.as_os_str() == "-" {
@@ -324,7 +325,7 @@ async fn one<F: Future<Output = Result<PutReport, AuthorError>>>(
     told(session, &report, None)
 }
 
-/// Prints what became of a put. The result is the last word: on a terminal that is what one copies.
+/// Prints what became of a put. The result is the last word: on a terminal that is what one copies. Its address is told nowhere else.
 fn told(session: &Session, report: &PutReport, name: Option<String>) -> Result<Exit, HoldError> {
     let of = match report.profile {
         Profile::Copies(_) => "copies",
@@ -352,6 +353,6 @@ fn told(session: &Session, report: &PutReport, name: Option<String>) -> Result<E
         of_file(UNNOTED);
     }
     let is_whole = report.full && report.noted && !report.changed;
-    session.out.result(&PutResult::new(report, name))?;
+    session.out.deliver(&PutResult::new(report, name))?;
     Ok(if is_whole { Exit::Done } else { Exit::Partly })
 }

@@ -1,7 +1,7 @@
 //! `hold renew`: contents paid for longer.
 //!
 //! What is gone for certain fails once, and says that it is noted as paid for no more; from then on `--all` does not
-//! count it ([`author::AuthorError::Gone`]).
+//! count it ([`author::AuthorError::Gone`]). What is renewed and cannot be noted is renewed all the same, and told so.
 
 use std::fmt;
 
@@ -19,6 +19,8 @@ use crate::{address, connect};
 
 /// Peers that are named where they did not answer, at most.
 const NAMED_MAX: usize = 16;
+/// What is paid for, and not noted in the home.
+const UNNOTED: &str = "the home could not be written, so it does not note until when this is paid for now: keep the address, and renew by it";
 
 /// `hold renew`.
 #[derive(Debug, Args)]
@@ -55,6 +57,8 @@ struct RenewResult {
     error: Option<String>,
     /// Whether every peer that may hold some of it took one for what it holds.
     whole: bool,
+    /// Whether the home notes until when, which it does of what is whole; where it does not, it notes what it noted before.
+    noted: bool,
 }
 
 impl RenewResult {
@@ -63,6 +67,7 @@ impl RenewResult {
         match renewed {
             Ok(renewed) => Self {
                 whole: renewed.is_whole(),
+                noted: renewed.noted,
                 address,
                 until: (renewed.taken > 0).then_some(renewed.until),
                 places: renewed.places,
@@ -80,6 +85,7 @@ impl RenewResult {
                 unreached: Vec::new(),
                 error: Some(one_line(&error)),
                 whole: false,
+                noted: false,
             },
         }
     }
@@ -106,7 +112,7 @@ impl fmt::Display for RenewResult {
 }
 
 impl Renew {
-    /// Runs it.
+    /// Runs it: 0 when all of it is paid for and noted, 3 when some is, or notes are damaged.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let address = self.address.as_deref().map(address::parse).transpose()?;
         let author = connect::author(session).await?;
@@ -114,27 +120,50 @@ impl Renew {
         if let Some(address) = address {
             let renewed = Ok(author.renew(address, seconds).await?);
             let exit = exit_of(&renewed);
+            if is_unnoted(&renewed) {
+                session.out.warn(UNNOTED);
+            }
             session.out.result(&RenewResult::new(&address, renewed))?;
             return Ok(exit);
         }
-        let paid = author.paid().await?;
+        let (paid, damaged) = author.paid_notes().await?;
+        if damaged > 0 {
+            session.out.warn(format_args!(
+                "{damaged} notes of what is paid for are damaged: what they were of is not renewed. `hold keys recover` notes it \
+                 again; or renew it by its address"
+            ));
+        }
         if paid.is_empty() {
             return Err(HoldError::NothingNoted);
         }
-        let mut exits = Vec::new();
+        let (mut exits, mut unnoted) = (Vec::new(), 0u64);
         for address in paid.into_keys() {
             let renewed = author.renew(address, seconds).await.map_err(HoldError::from);
             exits.push(exit_of(&renewed));
+            unnoted += u64::from(is_unnoted(&renewed));
             session.out.result(&RenewResult::new(&address, renewed))?;
+        }
+        if unnoted > 0 {
+            session.out.warn(format_args!(
+                "the home could not be written, so of {unnoted} of them it notes until when they were paid for before"
+            ));
+        }
+        if damaged > 0 {
+            exits.push(Exit::Partly);
         }
         Ok(Exit::of_all(&exits))
     }
 }
 
+/// Whether something is renewed whole and the home does not note it.
+fn is_unnoted(renewed: &Result<Renewed, HoldError>) -> bool {
+    matches!(renewed, Ok(renewed) if renewed.is_whole() && !renewed.noted)
+}
+
 /// 3 is for what is safe for now in part: where nobody took a lease, why not is told.
 fn exit_of(renewed: &Result<Renewed, HoldError>) -> Exit {
     match renewed {
-        Ok(renewed) if renewed.is_whole() => Exit::Done,
+        Ok(renewed) if renewed.is_whole() && renewed.noted => Exit::Done,
         Ok(renewed) if renewed.taken > 0 => Exit::Partly,
         Ok(renewed) => {
             let refused = renewed.refused.as_ref();
@@ -155,5 +184,17 @@ mod tests {
         assert_eq!(exit_of(&Ok(Renewed { refused, ..Renewed::default() })), Exit::Denied);
         let one = Renewed { taken: 1, untaken: 1, ..Renewed::default() };
         assert_eq!(exit_of(&Ok(one)), Exit::Partly);
+    }
+
+    #[test]
+    fn what_is_renewed_and_not_noted_is_partly_done() {
+        let unnoted = Ok(Renewed { taken: 1, ..Renewed::default() });
+        assert!(is_unnoted(&unnoted));
+        assert_eq!(exit_of(&unnoted), Exit::Partly);
+        let noted = Ok(Renewed { taken: 1, noted: true, ..Renewed::default() });
+        assert!(!is_unnoted(&noted));
+        assert_eq!(exit_of(&noted), Exit::Done);
+        // What is not whole is not to be noted.
+        assert!(!is_unnoted(&Ok(Renewed { taken: 1, untaken: 1, ..Renewed::default() })));
     }
 }

@@ -70,7 +70,7 @@ impl fmt::Display for ShareResult {
 }
 
 impl Share {
-    /// Runs it: one line a reader; 3 where some have an address and others not, or copies lack.
+    /// Runs it: one line a reader; 3 where some have an address and others not, or copies lack; 1 where a line could not be printed.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let content = address::parse(&self.address)?;
         let readers = self.readers().await?;
@@ -93,17 +93,21 @@ impl Share {
             bar.one();
             let named = readers.len() > 1;
             let line = ShareResult { address, reader: reader.to_string(), error, noted, named };
-            if printed.is_ok() && (named || line.error.is_none()) {
-                printed = bar.aside(|| session.out.result(&line));
+            if named || line.error.is_none() {
+                // Each of them: an address is told nowhere else.
+                let told = bar.aside(|| session.out.deliver(&line));
+                if printed.is_ok() {
+                    printed = told;
+                }
             }
         });
         let report = report.await?;
-        printed?;
         for reader in &readers[readers.len() - report.untried..] {
             let error = Some("not tried: nothing was stored for those before".to_owned());
             let reader = reader.to_string();
             let line = ShareResult { address: None, reader, error, noted: false, named: true };
-            session.out.result(&line)?;
+            let told = session.out.deliver(&line);
+            printed = printed.and(told);
         }
         author.walker().drain(author::SHARE_WAIT).await;
         drop(bar);
@@ -113,6 +117,7 @@ impl Share {
         }
         let lacks = lacks(readers.len(), &report, few);
         lacks.iter().for_each(|lack| session.out.warn(lack));
+        printed?;
         Ok(if lacks.is_empty() { Exit::Done } else { Exit::Partly })
     }
 

@@ -136,7 +136,9 @@ async fn serve_with(
         () = session.stop.cancelled() => return Ok(()),
     }
     session.stop.cancelled().await;
-    session.out.note("stopping");
+    if !logging::is_json() {
+        session.out.note("stopping");
+    }
     Ok(())
 }
 

@@ -238,7 +238,6 @@ impl Peer {
         let ready: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(ready["ready"], true, "{line}");
         assert_eq!(ready["peer"], self.id.as_str());
-        self.address = ready["address"].as_str().unwrap().to_owned();
         self.metrics = ready["metrics"].as_str().unwrap().to_owned();
     }
 

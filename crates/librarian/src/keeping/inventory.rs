@@ -17,7 +17,7 @@ use store::Placed;
 
 use super::audit::Common;
 use super::epoch::Epoch;
-use super::map::{NOBODY, Names, StripeMap};
+use super::map::{NOBODY, Names, Renumbering, StripeMap};
 
 /// Copies are kept in so many parts, by the first bits of their place.
 const PART_BITS: u32 = 12;
@@ -413,6 +413,7 @@ impl Inventory {
     pub(crate) fn turn(&mut self, epoch: Arc<Epoch>) {
         self.epoch = epoch;
         self.sums.clear();
+        self.renumber();
         for part in 0..self.parts.len() {
             let mut copies = std::mem::take(&mut self.parts[part]);
             for (key, copy) in &mut copies {
@@ -425,6 +426,15 @@ impl Inventory {
             self.count_stripe(stripe, map, Sum::wrapping_add);
         }
         self.stripes = stripes;
+    }
+
+    /// Gives all who are in the view and all whom maps name their numbers anew. Of copies they are found again when these are counted.
+    fn renumber(&mut self) {
+        let names = std::mem::take(&mut self.names);
+        let view = self.epoch.view.candidates().iter().map(|candidate| &candidate.peer);
+        let mut numbers = Renumbering::new(names, view);
+        self.stripes.values_mut().for_each(|map| numbers.map(map));
+        self.names = numbers.names();
     }
 
     /// The sums of a range's 256 parts, of what is common with a peer.

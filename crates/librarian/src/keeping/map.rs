@@ -10,7 +10,7 @@ use super::epoch::Epoch;
 /// No peer.
 pub(super) const NOBODY: u16 = u16::MAX;
 
-/// Numbers for peers, so that a map has two bytes a fragment. A number is never another peer's.
+/// Numbers for peers, so that a map has two bytes a fragment. A number is no other peer's until all are given anew ([`Renumbering`]).
 #[derive(Default)]
 pub(crate) struct Names {
     peers: Vec<PeerId>,
@@ -39,6 +39,48 @@ impl Names {
     /// Whose number it is.
     pub(crate) fn peer(&self, number: u16) -> Option<PeerId> {
         self.peers.get(usize::from(number)).copied()
+    }
+
+    /// As many as there can be.
+    #[cfg(test)]
+    pub(super) fn full(peer: PeerId) -> Self {
+        Self { peers: vec![peer; usize::from(NOBODY)], numbers: HashMap::from([(peer, 0)]) }
+    }
+}
+
+/// Numbers given anew: of who is gone and holds nothing none is kept, or whoever changes its key again and again would use them up.
+pub(super) struct Renumbering {
+    old: Names,
+    new: Names,
+    /// By the old number, the new one.
+    known: Vec<Option<u16>>,
+}
+
+impl Renumbering {
+    /// Begins with those that must have one.
+    pub(super) fn new<'a>(old: Names, first: impl Iterator<Item = &'a PeerId>) -> Self {
+        let mut new = Names::default();
+        for peer in first {
+            new.of(peer);
+        }
+        let known = vec![None; old.peers.len()];
+        Self { old, new, known }
+    }
+
+    /// Gives those that a map names their new ones.
+    pub(super) fn map(&mut self, map: &mut StripeMap) {
+        for holder in map.holders.iter_mut() {
+            let at = usize::from(*holder);
+            let (Some(peer), Some(known)) = (self.old.peers.get(at), self.known.get_mut(at)) else {
+                continue;
+            };
+            *holder = *known.get_or_insert_with(|| self.new.of(peer));
+        }
+    }
+
+    /// All of them.
+    pub(super) fn names(self) -> Names {
+        self.new
     }
 }
 

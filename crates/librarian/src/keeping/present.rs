@@ -71,15 +71,27 @@ impl Present {
         self.leaves.keys().copied().collect()
     }
 
-    /// Looks at all peers anew; whether the own words changed.
+    /// Looks at all peers anew; whether the own words changed. Who has a rank and is known no more, as its key is revoked while its
+    /// organisation changes all the time, is as one that does not answer.
     pub(crate) fn look(
         &mut self,
         peers: &[PeerStatus],
+        view: &View,
         own: &PeerId,
         now: Duration,
         absent_after: Duration,
     ) -> bool {
         let mut absent = BTreeSet::new();
+        let mut of: HashMap<PeerId, OrgId> =
+            peers.iter().map(|status| (status.peer, status.organisation)).collect();
+        for ranked in view.candidates().iter().filter(|ranked| ranked.peer != *own) {
+            if of.insert(ranked.peer, ranked.organisation).is_none() {
+                let since = *self.unwell.entry(ranked.peer).or_insert(now);
+                if now.saturating_sub(since) >= absent_after {
+                    absent.insert(ranked.peer);
+                }
+            }
+        }
         for status in peers.iter().filter(|status| status.peer != *own) {
             let well = status.health == Health::Healthy && status.state != PeerState::Stopped;
             if well {
@@ -92,8 +104,6 @@ impl Present {
                 }
             }
         }
-        let of: HashMap<PeerId, OrgId> =
-            peers.iter().map(|status| (status.peer, status.organisation)).collect();
         self.unwell.retain(|peer, _| of.contains_key(peer));
         self.faulty.retain(|peer| of.contains_key(peer));
         let words = Words {

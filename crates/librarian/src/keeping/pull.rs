@@ -256,11 +256,13 @@ async fn put_objects(core: &Core, records: Vec<Record>) -> bool {
             taken &= last != Some(id);
             continue;
         };
-        if let Err(error) = core.objects.mend(record).await {
-            tracing::error!(record = %id, %error, "a damaged record cannot be written again");
-            return false;
+        match core.objects.mend(record).await {
+            Ok(mended) => taken |= mended && last == Some(id),
+            Err(error) => {
+                tracing::error!(record = %id, %error, "a damaged record cannot be written again");
+                return false;
+            }
         }
-        taken |= last == Some(id);
     }
     taken
 }

@@ -425,6 +425,14 @@ impl Leases {
         }
     }
 
+    /// Lets what is here at a place be written again: until the answer is dropped nothing goes there. `None` where it is being dropped
+    /// just now.
+    pub(crate) fn begin_again(self: &Arc<Self>, place: Place) -> Option<Writes> {
+        let wanted = [Wanted { place, paid: false, stays: false }];
+        let begun = self.table().begin(&wanted).ok()?;
+        Some(Writes { leases: Arc::clone(self), begun })
+    }
+
     /// Bytes of these records that are new, by their places.
     fn new_bytes<'a>(records: impl Iterator<Item = &'a Record>) -> BTreeMap<Place, u64> {
         let mut bytes: BTreeMap<Place, u64> = BTreeMap::new();

@@ -15,7 +15,7 @@ use crypto::{LeaseId, Place, RecordId};
 use document::{Document, Kind};
 use store::{PUT_RECORDS_MAX, StoreError};
 
-use super::table::{Charge, Ended};
+use super::table::{Charge, Ended, LetGo};
 use super::{Leases, owned};
 use crate::{fragments, listing};
 
@@ -241,8 +241,9 @@ impl Leases {
     /// Records were dropped here since others hold them: who paid for them pays no more here, and whose quota was charged for them
     /// is told, with how much. Their leaves may stay in frames that other places need; a start passes over leaves without a record.
     pub(crate) async fn let_go(&self, places: &[Place]) -> (Vec<Charge>, Result<(), StoreError>) {
-        let (superfluous, charges) = self.table().let_go(places);
-        let removed = if superfluous.is_empty() { Ok(()) } else { self.remove(superfluous).await };
+        let LetGo { frames, passes, charges } = self.table().let_go(places);
+        let removed = if frames.is_empty() { Ok(()) } else { self.remove(frames).await };
+        self.table().gone(&passes);
         (charges, removed)
     }
 

@@ -204,6 +204,17 @@ pub(crate) struct Ended {
     pub(crate) places: Vec<(Place, Option<Charge>)>,
 }
 
+/// What is left to do where leases were taken off places that others hold.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct LetGo {
+    /// Records of leases that hold nothing now, to be removed, those of `passes` among them.
+    pub(crate) frames: Vec<RecordId>,
+    /// Passes that no lease names any more: they take none until [`Table::gone`].
+    pub(crate) passes: Vec<RecordId>,
+    /// Who was charged for what was there.
+    pub(crate) charges: Vec<Charge>,
+}
+
 /// What a lease brings to the table.
 #[derive(Debug)]
 pub(crate) struct Admitted {
@@ -648,29 +659,37 @@ impl Table {
         Some(Ended { lease: Some(*lease), frames, pass, places })
     }
 
-    /// Takes all leases off places whose records were dropped since others hold them: they pay for nothing here any more. What is to be
-    /// removed of leases that hold nothing now, and who was charged for what was there. A place at which something is being written
-    /// keeps its leases.
-    pub(crate) fn let_go(&mut self, places: &[Place]) -> (Vec<RecordId>, Vec<Charge>) {
-        let (mut superfluous, mut charges) = (Vec::new(), Vec::new());
+    /// Takes all leases off places whose records were dropped since others hold them: they pay for nothing here any more. A place at
+    /// which something is being written keeps its leases.
+    pub(crate) fn let_go(&mut self, places: &[Place]) -> LetGo {
+        let mut gone = LetGo::default();
         for place in places {
             let Some(at) = self.places.get(place) else { continue };
             if self.writing.contains_key(place) || at.holds.iter().any(|hold| hold.frame == PENDING)
             {
                 continue;
             }
-            charges.extend(at.charged.as_deref().copied());
+            gone.charges.extend(at.charged.as_deref().copied());
             let leases: Vec<LeaseId> = at.holds.iter().map(|hold| hold.lease).collect();
             for lease in leases {
                 self.release(&lease, place);
                 if self.leases.get(&lease).is_some_and(|held| held.live == 0) {
                     let (frames, pass) = self.remove(&lease);
-                    superfluous.extend(frames);
-                    superfluous.extend(pass);
+                    gone.frames.extend(frames);
+                    gone.frames.extend(pass);
+                    gone.passes.extend(pass);
                 }
             }
         }
-        (superfluous, charges)
+        self.dropping_passes.extend(&gone.passes);
+        gone
+    }
+
+    /// These passes are gone, or stay for now: leases may name them again.
+    pub(crate) fn gone(&mut self, passes: &[RecordId]) {
+        for pass in passes {
+            self.dropping_passes.remove(pass);
+        }
     }
 
     /// What was being dropped is gone.
@@ -678,9 +697,7 @@ impl Table {
         for (place, _) in &ended.places {
             self.dropping.remove(place);
         }
-        if let Some(pass) = &ended.pass {
-            self.dropping_passes.remove(pass);
-        }
+        self.gone(ended.pass.as_slice());
     }
 
     /// Whether records of this place are being dropped.

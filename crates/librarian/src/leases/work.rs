@@ -3,7 +3,7 @@
 //! ```text
 //! sweep    every ten minutes: leases that ended, words whose time is over; not by a calendar that is doubted
 //! erase    beside it: once something was dropped, and half of its time is over, every segment with dead bytes is compacted
-//! hear     all peers after the start, then one a minute: which leases were ended since it was asked last
+//! hear     all peers after the start, then one a minute, in turn: which leases were ended since it was asked last
 //! ```
 //! A peer that did not run for [`AWAY_MAX_S`] may have missed words that nobody keeps any more, and says so: its operator lets it begin
 //! empty. One that ran and heard no peer of some organisation for so long says that instead: its own bytes are no worse for it, and to
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{LeaseId, OrgId, PeerId};
+use crypto::{LeaseId, OrgId, PeerId, PeerState};
 use env::calls::CallError;
 use env::calls::leases::{FORGETS_MAX, Forgotten, LeaseAnswer, LeaseRequest};
 use store::{Compaction, CompactionOptions, StoreError};
@@ -39,6 +39,9 @@ const SILENT_EVERY_S: u64 = 24 * 3600;
 const DOUBTED_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// Answers of one peer in one round, at most.
 const ROUND_MAX: u32 = 64;
+/// Turns in a row in which a peer does not tell all its words, from which on it is not waited for any more: those that it takes to tell as
+/// many as a peer keeps, and a few. One of an older release knows no leases, and one that lies always has more to tell.
+const UNTOLD_MAX: u32 = 20;
 /// Pace of erasing, in bytes of segments that are written again in a second.
 const ERASE_BYTES_S: u64 = 16 << 20;
 
@@ -47,8 +50,7 @@ pub(crate) async fn sweep_all(core: Arc<Core>) {
     let mut doubted = None;
     while core.pause(core.jittered(core.leases.settings.sweep)).await {
         // Who leaves takes nothing any more; what is over would keep it for ever, since nobody takes that over.
-        let leaving = core.keeping.as_ref().is_some_and(|keeping| keeping.is_leaving());
-        if core.shelf.is_left_alone() && !leaving {
+        if core.shelf.is_left_alone() && !core.is_leaving() {
             continue;
         }
         let doubt = core.leases.doubt(!core.bootstrap.is_empty());
@@ -168,9 +170,10 @@ fn days_missed(from_ms: u64, now_ms: u64) -> Option<u64> {
 }
 
 /// Asks others for words that ended leases, until the peer stops. Until when it heard all of them is kept for the next start
-/// ([`super::Leases::heard_ms`]): that it ran does not say that it heard, and that it heard nobody does not say that it was away.
+/// ([`super::Leases::heard_ms`]): that it ran does not say that it heard, and that it heard nobody does not say that it was away. A
+/// word is known to those alone that held its lease, so that is until when the one was heard whose turn is the longest ago.
 pub(crate) async fn hear_all(core: Arc<Core>, last_run_ms: u64) {
-    let first = core.leases.heard_ms().saturating_sub(BEFORE_START_MS);
+    let mut first = core.leases.heard_ms().saturating_sub(BEFORE_START_MS);
     let away = days_missed(last_run_ms, core.env.clock.unix_ms());
     if let Some(days) = away.filter(|_| core.leases.counts().0 > 0) {
         tracing::error!(
@@ -180,80 +183,139 @@ pub(crate) async fn hear_all(core: Arc<Core>, last_run_ms: u64) {
         );
     }
     let mut told_s = None;
-    let mut asked: HashMap<PeerId, Heard> = HashMap::new();
-    let mut until: HashMap<PeerId, u64> = HashMap::new();
+    let mut turns: HashMap<PeerId, Turn> = HashMap::new();
     let mut pause = core.rhythm.join;
     while core.pause(core.jittered(pause)).await {
         pause = core.leases.settings.ask;
-        if core.leases.counts().0 == 0 || core.shelf.is_left_alone() {
+        begin_again_where_set_back(&core, &mut turns, &mut first);
+        // Who leaves hears too: what it holds of a lease that was ended is taken over by nobody, or lives on at who takes it.
+        let left_alone = core.shelf.is_left_alone() && !core.is_leaving();
+        if core.leases.counts().0 == 0 || left_alone {
             // Nothing here could be ended; when something is, questions begin where they would have.
             continue;
         }
         let peers = core.directory.peers();
         let well = peers.iter().filter(|one| one.peer != core.own && one.health != Health::Away);
         let well: Vec<PeerId> = well.map(|one| one.peer).collect();
-        asked.retain(|peer, _| peers.iter().any(|one| one.peer == *peer));
+        turns.retain(|peer, _| peers.iter().any(|one| one.peer == *peer));
         // Those that were not asked yet go first, one after the other and quickly.
         let new: Vec<PeerId> =
-            well.iter().filter(|peer| !asked.contains_key(*peer)).copied().collect();
-        let Some(peer) = core.pick(&new).or_else(|| core.pick(&well)) else { continue };
+            well.iter().filter(|peer| !turns.contains_key(*peer)).copied().collect();
+        let next = core.pick(&new).or_else(|| core.pick(&longest_ago(&turns, &well)));
+        let Some(peer) = next else { continue };
         if new.len() > 1 {
             pause = core.rhythm.join;
         }
-        let now_s = core.env.clock.elapsed().as_secs();
+        let now = core.env.clock.elapsed();
+        let now_s = now.as_secs();
         if new.is_empty() && told_s.is_none_or(|told| now_s >= told + SILENT_EVERY_S) {
             told_s = Some(now_s);
-            tell_silent(&core, &until);
+            tell_silent(&core, &turns);
         }
         let begun = core.env.clock.unix_ms();
-        let mut from = asked.get(&peer).copied().unwrap_or(Heard { since_ms: first, after: None });
-        let heard = tokio::select! {
+        let from = Heard { since_ms: first, after: None };
+        let mut turn = turns.get(&peer).copied().unwrap_or(Turn { from, ..Turn::default() });
+        turn.asked = now;
+        let told = tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
-            heard = hear(&core, peer, &mut from) => heard,
+            told = hear(&core, peer, &mut turn.from) => told,
         };
-        match heard {
-            Ok(true) => {
-                from = Heard { since_ms: begun.saturating_sub(OVERLAP_MS), after: None };
-                until.insert(peer, begun);
-                note_heard(&core, &until);
+        match told {
+            Ok(Told::All) => {
+                turn.from = Heard { since_ms: begun.saturating_sub(OVERLAP_MS), after: None };
+                (turn.until_ms, turn.untold) = (begun, 0);
             }
-            // There is more: it is asked for in the peer's next turn, from where this one came to.
-            Ok(false) => {}
+            // It is asked for in the peer's next turn, from where this one came to.
+            Ok(Told::Part) => turn.untold = turn.untold.saturating_add(1),
+            // The fault is not the peer's.
+            Ok(Told::Unkept) => {}
             // An older peer knows no leases; another one is asked again in its turn.
             Err(error) => {
+                turn.untold = turn.untold.saturating_add(1);
                 tracing::debug!(%peer, %error, "words that ended leases could not be heard");
             }
         }
-        asked.insert(peer, from);
+        turns.insert(peer, turn);
+        note_heard(&core, &turns);
     }
 }
 
-/// Until when the words of every other organisation were heard in this run, of each by the peer that was asked last; 0: not yet.
-fn heard_of_each(core: &Core, until: &HashMap<PeerId, u64>) -> HashMap<OrgId, u64> {
-    let view = core.directory.view();
-    let mut heard: HashMap<OrgId, u64> = HashMap::new();
-    for candidate in view.candidates().iter().filter(|one| one.peer != core.own) {
-        let last = heard.entry(candidate.organisation).or_default();
-        *last = (*last).max(until.get(&candidate.peer).copied().unwrap_or(0));
+/// Where words were noted as heard until a moment that is yet to come the calendar was ahead, and nobody can say what was heard: all is
+/// asked for again from `first` on, which is 0 where it is such a moment itself.
+fn begin_again_where_set_back(core: &Core, turns: &mut HashMap<PeerId, Turn>, first: &mut u64) {
+    let now_ms = core.env.clock.unix_ms();
+    let noted = turns.values().map(|turn| turn.until_ms).chain([core.leases.heard_ms()]);
+    if noted.max() <= Some(now_ms) {
+        return;
+    }
+    if *first > now_ms {
+        *first = 0;
+    }
+    turns.clear();
+    core.leases.set_heard_ms(*first);
+}
+
+/// What came of asking a peer for its words in this run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    /// Where its next questions begin.
+    from: Heard,
+    /// When it was asked last, by the clock's `elapsed`.
+    asked: Duration,
+    /// Until when it told all its words, Unix milliseconds; 0: not yet.
+    until_ms: u64,
+    /// Turns since then in which it did not.
+    untold: u32,
+}
+
+/// Of these peers, those whose turn is the longest ago.
+fn longest_ago(turns: &HashMap<PeerId, Turn>, of: &[PeerId]) -> Vec<PeerId> {
+    let asked = |peer: &PeerId| turns.get(peer).map(|turn| turn.asked);
+    let first = of.iter().map(asked).min();
+    of.iter().filter(|&peer| first == Some(asked(peer))).copied().collect()
+}
+
+/// Until when the words of an organisation were heard in this run, Unix milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfOrganisation {
+    /// By the peer that told last; 0: none did.
+    last_ms: u64,
+    /// By the peer whose turn is the longest ago of those that are waited for, 0 where it had none; `None`: there is none.
+    all_ms: Option<u64>,
+}
+
+/// Until when the words of every other organisation were heard in this run. Of its peers those are waited for that are not away (one
+/// that never ran is, within minutes) and that did not leave [`UNTOLD_MAX`] questions unanswered.
+fn heard_of_each(core: &Core, turns: &HashMap<PeerId, Turn>) -> HashMap<OrgId, OfOrganisation> {
+    let mut heard: HashMap<OrgId, OfOrganisation> = HashMap::new();
+    let others = core.directory.peers().into_iter();
+    for other in others.filter(|one| one.peer != core.own && one.state != PeerState::Left) {
+        let turn = turns.get(&other.peer).copied().unwrap_or_default();
+        let of = heard.entry(other.organisation).or_default();
+        of.last_ms = of.last_ms.max(turn.until_ms);
+        if other.health != Health::Away && turn.untold < UNTOLD_MAX {
+            of.all_ms = Some(of.all_ms.map_or(turn.until_ms, |all| all.min(turn.until_ms)));
+        }
     }
     heard
 }
 
-/// Notes until when the words of all organisations were heard. One that is not reached holds it where it is: the words that its
-/// peers heard may be known to nobody else.
-fn note_heard(core: &Core, until: &HashMap<PeerId, u64>) {
-    let heard = heard_of_each(core, until);
-    let all = heard.into_values().min().filter(|all| *all > core.leases.heard_ms());
+/// Notes until when the words of all organisations were heard. One of which no peer tells holds it where it is: the words that its
+/// peers heard may be known to nobody else. What is asked for again at the next start is bounded all the same, by what peers keep.
+fn note_heard(core: &Core, turns: &HashMap<PeerId, Turn>) {
+    let heard = heard_of_each(core, turns);
+    let all = heard.into_values().map(|of| of.all_ms.unwrap_or(0)).min();
+    let all = all.filter(|all| *all > core.leases.heard_ms());
     all.into_iter().for_each(|all| core.leases.set_heard_ms(all));
 }
 
 /// Tells which organisations may not have been heard for longer than words are kept. Since when each was is not kept over restarts:
 /// at the longest, since all were.
-fn tell_silent(core: &Core, until: &HashMap<PeerId, u64>) {
+fn tell_silent(core: &Core, turns: &HashMap<PeerId, Turn>) {
     let (all_ms, now_ms) = (core.leases.heard_ms(), core.env.clock.unix_ms());
-    for (organisation, heard_ms) in heard_of_each(core, until) {
-        if let Some(days_max) = days_missed(heard_ms.max(all_ms), now_ms) {
+    for (organisation, of) in heard_of_each(core, turns) {
+        if let Some(days_max) = days_missed(of.last_ms.max(all_ms), now_ms) {
             tracing::warn!(
                 %organisation,
                 days_max,
@@ -264,14 +326,27 @@ fn tell_silent(core: &Core, until: &HashMap<PeerId, u64>) {
 }
 
 /// Until where a peer's words were heard: a moment, and of those of that moment a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Heard {
     since_ms: u64,
     after: Option<LeaseId>,
 }
 
-/// Hears a peer's words, in one round at most so many; whether that is all. `from` goes on with each answer.
-async fn hear(core: &Arc<Core>, peer: PeerId, from: &mut Heard) -> Result<bool, CallError> {
+/// What a peer told when it was asked for its words.
+enum Told {
+    /// All that it has.
+    All,
+    /// There are more.
+    Part,
+    /// One that could not be kept here, and perhaps more.
+    Unkept,
+}
+
+/// Hears a peer's words, in one round at most so many. `from` goes on with each answer.
+///
+/// # Errors
+/// Where the peer does not tell them.
+async fn hear(core: &Arc<Core>, peer: PeerId, from: &mut Heard) -> Result<Told, CallError> {
     let Some(to) = core.directory.endpoint(&peer) else { return Err(CallError::NotFound) };
     for _ in 0..ROUND_MAX {
         let Heard { since_ms, after } = *from;
@@ -302,18 +377,18 @@ async fn hear(core: &Arc<Core>, peer: PeerId, from: &mut Heard) -> Result<bool, 
                         "a word that ended a lease could not be kept: it is asked for again, and what was forgotten \
                          stays until then"
                     );
-                    return Err(error);
+                    return Ok(Told::Unkept);
                 }
             }
         }
-        let Some((since_ms, lease)) = next else { return Ok(true) };
+        let Some((since_ms, lease)) = next else { return Ok(Told::All) };
         let next = Heard { since_ms, after: Some(lease) };
         if next <= *from {
             return Err(strange());
         }
         *from = next;
     }
-    Ok(false)
+    Ok(Told::Part)
 }
 
 /// Ends leases by signed words, also where whoever waits for it goes away.

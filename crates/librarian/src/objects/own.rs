@@ -27,18 +27,21 @@ impl ObjectShelf {
         Ok(())
     }
 
-    /// Writes a proven record again that is damaged here, and lets it count: where a start could not read it, it did not.
+    /// Writes a proven record again that is damaged here, and lets it count: where a start could not read it, it did not. Whether it
+    /// was written: not where it is being dropped.
     ///
     /// # Errors
     /// Where the store cannot write it.
-    pub(crate) async fn mend(&self, record: Record) -> Result<(), StoreError> {
+    pub(crate) async fn mend(&self, record: Record) -> Result<bool, StoreError> {
         let (kind, id, bytes) = (record.kind, record.id, record.bytes.clone());
-        self.shelf.mend(record, &id).await?;
+        if !self.shelf.mend(record, &id).await? {
+            return Ok(false);
+        }
         match kind {
             Kind::Head | Kind::Devices => drop(self.met(kind, id, &bytes)),
             _ => self.stored(kind, id, &bytes),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Takes what stands beside versions as the store has it; whether it is one of these.

@@ -58,8 +58,7 @@ pub(super) async fn mend_all(core: Arc<Core>, found: Arc<Notify>) {
         }
         let damaged = core.shelf.stats().damaged > 0;
         // Who leaves hands over what it has, and cannot what is damaged.
-        let leaving = core.keeping.as_ref().is_some_and(|keeping| keeping.is_leaving());
-        let left_alone = core.shelf.is_left_alone() && !leaving;
+        let left_alone = core.shelf.is_left_alone() && !core.is_leaving();
         if !(damaged || bereft.pause(&core).is_some()) || left_alone {
             continue;
         }
@@ -146,7 +145,9 @@ async fn mend(core: &Core, damaged: &Damaged, given_up: &mut BTreeSet<RecordId>)
     };
     match found {
         Ok(record) => match core.shelf.mend(record.clone(), &id).await {
-            Ok(()) => {
+            // It is being dropped, or was.
+            Ok(false) => false,
+            Ok(true) => {
                 // Of fragments whose header could not be read at the start nobody here knows.
                 if let (Some(keeping), Ok(Document::Stripe(header))) =
                     (&core.keeping, Document::decode(&record.bytes))

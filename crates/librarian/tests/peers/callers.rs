@@ -434,7 +434,7 @@ fn revoked_clients_and_peers_are_denied_at_once_everywhere_and_after_a_restart()
             // An organisation speaks for its own alone.
             introduce(&other, &town.at(number), pass(1, "client", 10)).await.unwrap();
             other.store(&town.at(number), page(3, 100), LIMIT).await.unwrap();
-            let announcement = Credential::Peer(town.peers[3].known_peers().pop().unwrap());
+            let announcement = Credential::Peer(town.peers[3].known_peers().swap_remove(0));
             let peer = introduce(&town.peer_calls(3), &town.at(number), announcement).await;
             assert!(matches!(peer, Err(CallError::Denied { .. })), "{peer:?}");
         }

@@ -59,6 +59,26 @@ fn a_first_peer_serves_alone_and_keeps_asking_its_bootstrap() {
     });
 }
 
+/// The first is in touch with the second before its bootstrap address answers, and nobody else knows of the third.
+#[test]
+fn groups_that_began_while_their_link_was_down_meet_once_it_is_up() {
+    testkit::time::run(8, |env| async move {
+        let mut town = Town::empty(&env, 2, 3);
+        let third = town.community.members[2].address.clone();
+        town.start_next(|options| options.bootstrap = vec![third]).await;
+        town.start_next(|_| {}).await;
+        town.until("two are in touch", |town| {
+            town.peers.iter().all(|peer| peer.directory().view().len() == 2)
+        })
+        .await;
+        env.clock.sleep(Duration::from_secs(120)).await;
+        town.start_next(|options| options.bootstrap = Vec::new()).await;
+        env.clock.sleep(Duration::from_secs(600)).await;
+        let known = town.peers.iter().map(|peer| peer.directory().view().len());
+        assert_eq!(known.collect::<Vec<_>>(), [3, 3, 3]);
+    });
+}
+
 #[test]
 fn peers_of_the_last_run_stand_in_for_a_lost_bootstrap() {
     testkit::time::run(3, |env| async move {

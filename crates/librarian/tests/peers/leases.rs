@@ -20,6 +20,8 @@ use crate::town::{LIMIT, Shop, Town, envelope, introduce, page};
 mod calendar;
 mod copies;
 mod hostile;
+mod leaving;
+mod mended;
 mod silence;
 
 /// Long enough for a lease that lasts as long as a test does, and short enough for virtual time.

@@ -7,6 +7,7 @@ use crypto::{PeerId, Place};
 use document::Striped;
 use env::Env;
 use librarian::LibrarianOptions;
+use testkit::network::Fault;
 
 use crate::repair::{fragments_of, put_stripes, quick, sum};
 use crate::town::{LIMIT, Town};
@@ -136,5 +137,30 @@ fn of_two_organisations_neither_gets_or_keeps_more_of_a_stripe_than_may_be_lost(
         .await;
         assert_eq!(sum(&town, &all, |status| status.fragments_moved), 1);
         assert_eq!(sum(&town, &all, |status| status.fragments_made), 0);
+    });
+}
+
+/// It says that it took what moves to it, and has nothing: who gave it keeps it as long as the other does not prove that it has it.
+#[test]
+fn what_moves_to_a_peer_that_keeps_nothing_stays_where_it_was() {
+    testkit::time::run(73, |env| async move {
+        let town = of_two(&env, 9).await;
+        let (liar, rest) = (3, [0, 1, 2, 4, 5, 6, 7, 8]);
+        let member = town.community.members[liar].clone();
+        town.network.remove(&member.address);
+        let stripes = put_stripes(&town, 12, 4, 8).await;
+        for one in &stripes {
+            assert_eq!(shares(&town, one), [5, 3]);
+        }
+        town.network.serve(&member.address, member.peer, town.peers[liar].service());
+        town.network.set(&member.peer, Fault::Forget);
+        let moved = |town: &Town| sum(town, &rest, |status| status.fragments_moved) > 0;
+        town.until("it says that it took some", moved).await;
+        for _ in 0..600 {
+            for one in &stripes {
+                assert_eq!(fragments_of(&town, &rest, one), (8, 8));
+            }
+            env.clock.sleep(Duration::from_secs(1)).await;
+        }
     });
 }

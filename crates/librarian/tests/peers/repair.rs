@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crypto::{Place, RecordId, Suite, Tier};
+use crypto::{PeerId, Place, RecordId, Suite, Tier};
 use document::{Kind, Record, Striped};
 use env::Env;
 use env::calls::keep::{ITEMS_MAX, KeepAnswer, KeepRequest};
@@ -484,6 +484,7 @@ fn a_peer_that_leaves_hands_over_everything_and_nothing_is_degraded_meanwhile() 
         env.clock.sleep(Duration::from_secs(10)).await;
         let all: Vec<usize> = (0..9).collect();
         assert!(town.peers[4].leave());
+        assert_eq!(town.peers[4].status().read_only, Some("it leaves the network"));
         for _ in 0..600 {
             if town.peers[4].has_left() {
                 break;
@@ -520,6 +521,51 @@ fn a_peer_that_hears_nobody_has_handed_over_nothing() {
         assert!(town.peers[0].leave());
         env.clock.sleep(Duration::from_secs(3_600)).await;
         assert!(!town.peers[0].has_left(), "{:?}", town.peers[0].repair());
+    });
+}
+
+/// One that should have more when it leaves is read-only. That a third is away for a while changes for all who should have what, and
+/// gives that one no other hour.
+#[test]
+fn a_peer_leaves_without_one_that_takes_nothing_for_an_hour_whoever_comes_and_goes() {
+    testkit::time::run(48, |env| async move {
+        const PEERS: usize = 9;
+        let (town, leaves) = (town(&env, 4, PEERS).await, 4);
+        let records = put_copies(&town, 60).await;
+        env.clock.sleep(Duration::from_secs(10)).await;
+        let view = town.peers[0].directory().view();
+        let is_first = |number: usize, peers: &[PeerId]| {
+            peers.iter().any(|peer| *peer == town.community.peer(number))
+        };
+        // Of a copy that the one has the other is the next in rank.
+        let is_next = |number: usize, record: &Record| {
+            let wanted = wanted(&town, record.kind);
+            let ranked = view.holders(&Place::from(record.id), PEERS);
+            wanted < PEERS
+                && is_first(leaves, &ranked[..wanted])
+                && ranked[wanted] == town.community.peer(number)
+        };
+        let others = || (0..PEERS).filter(|number| *number != leaves);
+        let takes_nothing =
+            others().find(|number| records.iter().any(|one| is_next(*number, one))).unwrap();
+        let away = others().rev().find(|number| *number != takes_nothing).unwrap();
+        town.peers[takes_nothing].set_read_only(true).await;
+        assert!(town.peers[leaves].leave());
+        env.clock.sleep(Duration::from_secs(30 * 60)).await;
+        assert!(!town.peers[leaves].has_left(), "some of its copies are at too few");
+        let member = &town.community.members[away];
+        town.network.remove(&member.address);
+        env.clock.sleep(Duration::from_secs(3 * 60)).await;
+        town.network.serve(&member.address, member.peer, town.peers[away].service());
+        env.clock.sleep(Duration::from_secs(25 * 60)).await;
+        assert!(!town.peers[leaves].has_left(), "its hour is not over");
+        town.until("it has left", |town| town.peers[leaves].has_left()).await;
+        kill(&town, leaves).await;
+        let rest: Vec<usize> = others().collect();
+        for record in &records {
+            let copies = copies_of(&town, &rest, &record.id);
+            assert!(copies + 1 >= wanted(&town, record.kind), "{copies} copies");
+        }
     });
 }
 

@@ -303,7 +303,7 @@ fn a_walk_stores_a_stripe_at_librarians_and_reads_it_around_losses() {
         };
         let whole = walker.fetch_stripe(&shape, 0..4).await.unwrap();
         assert!(right(&whole) && !whole.is_degraded() && whole.fragments.len() == 4);
-        let told = walker.survey_stripe(&shape, &whole.fragments).await;
+        let told = walker.survey_stripe(&shape, &whole.fragments, &[]).await;
         let states: Vec<_> = told.iter().map(|at| &at.state).collect();
         assert_eq!(states[..4], [&FragmentState::Proven; 4]);
         assert_eq!(states[4..], [&FragmentState::Claimed; 4]);

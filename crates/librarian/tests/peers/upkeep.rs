@@ -30,7 +30,7 @@ const RECORD_BYTES: usize = 10_000;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A log store that notes when it was scrubbed, and how much was done to it at once.
-struct Watched {
+pub(crate) struct Watched {
     inner: Arc<LogStore>,
     env: Env,
     steps: Mutex<Vec<(Duration, u64)>>,
@@ -38,10 +38,14 @@ struct Watched {
     compacting: AtomicUsize,
     overlapped: AtomicBool,
     compactions: AtomicUsize,
+    /// A record that is written so late.
+    late: Mutex<Option<(RecordId, Duration)>>,
+    /// How often that was begun.
+    late_writes: AtomicUsize,
 }
 
 impl Watched {
-    fn open(disk: &FaultyDisk, env: &Env) -> Arc<Self> {
+    pub(crate) fn open(disk: &FaultyDisk, env: &Env) -> Arc<Self> {
         let options = LogOptions {
             segment_bytes_max: SEGMENT_BYTES,
             reserve_free_bytes: 0,
@@ -56,7 +60,19 @@ impl Watched {
             compacting: AtomicUsize::new(0),
             overlapped: AtomicBool::new(false),
             compactions: AtomicUsize::new(0),
+            late: Mutex::default(),
+            late_writes: AtomicUsize::new(0),
         })
+    }
+
+    /// From now on this record is written so late.
+    pub(crate) fn write_late(&self, id: RecordId, by: Duration) {
+        *self.late.lock().unwrap() = Some((id, by));
+    }
+
+    /// How often such a write was begun.
+    pub(crate) fn late_writes(&self) -> usize {
+        self.late_writes.load(Ordering::SeqCst)
     }
 
     fn steps(&self) -> Vec<(Duration, u64)> {
@@ -121,6 +137,11 @@ impl Upkeep for Watched {
 #[async_trait]
 impl RecordStore for Watched {
     async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError> {
+        let late = *self.late.lock().unwrap();
+        if let Some((_, by)) = late.filter(|(id, _)| records.iter().any(|one| one.id == *id)) {
+            self.late_writes.fetch_add(1, Ordering::SeqCst);
+            self.env.clock.sleep(by).await;
+        }
         self.inner.put(records).await
     }
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
@@ -154,7 +175,7 @@ impl RecordStore for Watched {
 }
 
 /// Flips a byte of a record's content, wherever it is on the disk.
-fn damage(disk: &FaultyDisk, record: &Record) {
+pub(crate) fn damage(disk: &FaultyDisk, record: &Record) {
     let wanted = &record.bytes[record.bytes.len() - 64..];
     for name in disk.list().unwrap().into_iter().filter(|name| name.ends_with(".log")) {
         let bytes = disk.bytes(&name).unwrap();
@@ -172,7 +193,7 @@ fn distinct(number: u32) -> Record {
 }
 
 /// Scrub alone, or compaction alone, or both.
-fn options(scrub_bytes_s: u64, compact_bytes_s: u64) -> Option<UpkeepOptions> {
+pub(crate) fn options(scrub_bytes_s: u64, compact_bytes_s: u64) -> Option<UpkeepOptions> {
     Some(UpkeepOptions {
         scrub_bytes_s,
         scrub_rest: 10 * MINUTE,

@@ -100,7 +100,9 @@ pub(crate) fn open(disk: &dyn Disk, prefix: &str) -> Result<Opened, StoreError> 
     let mut opened = Opened { lock, segments: VecDeque::new(), active: None };
     let last = firsts.last().copied();
     for first in firsts {
-        opened.segment(disk, &journal_name(prefix, first), first, Some(first) == last)?;
+        let name = journal_name(prefix, first);
+        let read = opened.segment(disk, &name, first, Some(first) == last);
+        read.map_err(|error| error.in_folder(disk))?;
     }
     opened.date_unread();
     disk.sync_names().map_err(io_error("sync", prefix))?;

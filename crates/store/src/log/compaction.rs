@@ -132,8 +132,8 @@ impl LogStore {
                 done.blocked += 1;
                 continue;
             }
-            match self.move_live(number, &extent, options.bytes_per_s, done).await {
-                Ok(()) => some_read = true,
+            let may_go = match self.move_live(number, &extent, options.bytes_per_s, done).await {
+                Ok(may_go) => may_go,
                 Err(Failed::Elsewhere(error)) => return Err(error),
                 // Another may fit, and what that gives back make room for this one.
                 Err(Failed::Room) => {
@@ -151,8 +151,13 @@ impl LogStore {
                     done.blocked += 1;
                     continue;
                 }
-            }
-            match self.ask(0, |answer| Request::Drop { segment: number, answer }).await? {
+            };
+            some_read = true;
+            let dropped = match may_go {
+                true => self.ask(0, |answer| Request::Drop { segment: number, answer }).await?,
+                false => None,
+            };
+            match dropped {
                 Some(bytes) => {
                     done.segments += 1;
                     done.freed_bytes += bytes;
@@ -211,18 +216,19 @@ impl LogStore {
         compacted.and(wiped.map_err(io_error("erase", "what is written behind")))
     }
 
-    /// Writes again what counts in a segment.
+    /// Writes again what counts in a segment; whether the segment may go once nothing is alive in it. Where a record stays its removals
+    /// do too, and are needed though the record be put again or removed a moment later.
     async fn move_live(
         &self,
         number: u32,
         extent: &Extent,
         bytes_per_s: u64,
         done: &mut Compaction,
-    ) -> Result<(), Failed> {
+    ) -> Result<bool, Failed> {
         let oldest = self.shared.index().segments().next().is_none_or(|(first, _)| first == number);
         let removals = extent.removals > 0 && !oldest;
         if extent.live == 0 && !removals {
-            return Ok(());
+            return Ok(true);
         }
         // All of it or nothing: copies of a part would take room and give none.
         let needed = extent.live + extent.removals * HEADER_BYTES as u64;
@@ -237,7 +243,7 @@ impl LogStore {
         if removals && !stays {
             self.move_removals(number, extent, bytes_per_s, done).await?;
         }
-        Ok(())
+        Ok(!(removals && stays))
     }
 
     /// Writes the removals of a segment again: as its index file lists them, or as its frames are, where they are all there.

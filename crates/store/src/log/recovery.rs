@@ -75,13 +75,14 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, family: Family) -> Result<Opened, Store
         recovery: Recovery::default(),
     };
     for number in numbers {
-        if !logs.contains(&number) {
-            opened.gone(&**disk, family, number)?;
+        let read = if !logs.contains(&number) {
+            opened.gone(&**disk, family, number)
         } else if Some(number) == last {
-            opened.last(&**disk, family, number)?;
+            opened.last(&**disk, family, number)
         } else {
-            opened.sealed(&**disk, family, number)?;
-        }
+            opened.sealed(&**disk, family, number)
+        };
+        read.map_err(|error| error.in_folder(&**disk))?;
     }
     disk.sync_names().map_err(io_error("sync", "the store"))?;
     Ok(opened)
@@ -90,7 +91,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, family: Family) -> Result<Opened, Store
 pub(crate) fn take_lock(disk: &dyn Disk) -> Result<Lock, StoreError> {
     disk.lock().map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => StoreError::Locked,
-        _ => io_error("lock", "the store")(error),
+        _ => io_error("open", "lock")(error).in_folder(disk),
     })
 }
 

@@ -42,7 +42,10 @@ impl Draft {
             return Err(StoreError::NotEmpty(to.to_owned()));
         };
         let path = absolute.with_file_name(format!(".{}.part", name.to_string_lossy()));
-        let lock = take_lock(&open(&path)?)?;
+        let lock = take_lock(&open(&path)?).map_err(|error| match error {
+            StoreError::Locked => StoreError::Written(to.to_owned()),
+            other => other,
+        })?;
         let draft = Self { path, to: absolute, lock: Some(lock) };
         draft.clear().map_err(io_error("clear", &shown))?;
         Ok(draft)

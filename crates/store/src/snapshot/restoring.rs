@@ -54,9 +54,19 @@ pub fn verify(from: &Path, layout: &Layout, watcher: Watcher<'_>) -> Result<Summ
 /// The publication log goes on with offsets that the peer never gave before.
 ///
 /// # Errors
-/// As [`verify`]; [`StoreError::NotEmpty`], [`StoreError::Full`], or the system's. Nothing is left
+/// As [`verify`]; [`StoreError::NotEmpty`], [`StoreError::Written`], [`StoreError::FullAt`], or the system's. Nothing is left
 /// then.
 pub fn restore(
+    from: &Path,
+    to: &Path,
+    env: &Env,
+    options: &RestoreOptions<'_>,
+    watcher: Watcher<'_>,
+) -> Result<Summary, StoreError> {
+    fill(from, to, env, options, watcher).map_err(|error| error.full_at(to))
+}
+
+fn fill(
     from: &Path,
     to: &Path,
     env: &Env,

@@ -612,7 +612,9 @@ fn nothing_that_is_there_is_written_over_and_a_killed_try_is_cleared_away() {
         // Two at once.
         let other = DirDisk::open(world.path(".busy.part")).unwrap();
         let lock = other.lock().unwrap();
-        assert!(matches!(world.take("busy", None), Err(StoreError::Locked)));
+        let busy = world.take("busy", None).unwrap_err();
+        assert!(matches!(busy, StoreError::Written(_)), "{busy}");
+        assert!(busy.to_string().contains(world.path("busy").to_str().unwrap()), "{busy}");
         drop(lock);
         world.take("busy", None).unwrap();
     });
@@ -668,6 +670,69 @@ fn the_key_is_copied_only_when_asked_for_and_its_copy_is_its_owners_alone() {
         assert_eq!((mode(&to.join("peer.key")), mode(&to)), (0o600, 0o700));
         assert!(world.restore("snap", "new", None).unwrap().with_key);
         assert_eq!(fs::read(world.path("new/peer.key")).unwrap(), b"secret");
+    });
+}
+
+#[test]
+fn a_snapshot_without_the_key_has_it_in_no_file() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        let peer = world.path("peer");
+        let with_key = TakeOptions { with_key: true, ..options(None) };
+        std::os::unix::fs::symlink(&peer, world.path("link")).unwrap();
+        for to in ["peer/snap", "link/snap", "peer/revoked/snap", "peer/../peer/snap"] {
+            let refused = take(&peer, &world.path(to), &with_key, &mut |_, _| true).unwrap_err();
+            assert!(matches!(refused, StoreError::Inside(_)), "{to}: {refused}");
+            assert_eq!(refused.class(), crypto::Class::Invalid);
+            assert!(!world.path(to).exists(), "{to}");
+        }
+        // One that was moved there later, and what an operator copied.
+        let moved = peer.join("moved");
+        take(&peer, &world.path("moved"), &with_key, &mut |_, _| true).unwrap();
+        fs::rename(world.path("moved"), &moved).unwrap();
+        assert_eq!(fs::read(moved.join("peer.key")).unwrap(), b"secret");
+        fs::copy(peer.join("peer.key"), peer.join("peer.key.bak")).unwrap();
+        fs::write(peer.join("revoked/key"), "SECRET\n").unwrap();
+        let taken = world.take("snap", None).unwrap();
+        assert!(!taken.with_key);
+        assert_eq!(taken.left_out, ["moved", "peer.key.bak", "revoked/deep", "revoked/key"]);
+        let mut folders = vec![world.path("snap")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let bytes = fs::read(&path).unwrap().to_ascii_lowercase();
+                assert!(!bytes.windows(6).any(|part| part == b"secret"), "{}", path.display());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_told_with_its_folder() {
+    run(1, |env| async move {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            let disk = Arc::new(DirDisk::open(folder.path().join(name)).unwrap());
+            Journal::open(disk, env.clone(), "news", JournalOptions::default())
+        };
+        let journal = open("news").unwrap();
+        journal.append(vec![(1, Bytes::from_static(b"new"))]).await.unwrap();
+        journal.close().await.unwrap();
+        drop(journal);
+        // A file that is not what its name says.
+        let at = |name: &str| folder.path().join(name);
+        let other = at("news/news-00000000000000000007.jnl");
+        fs::rename(at("news/news-00000000000000000000.jnl"), &other).unwrap();
+        let lock = at("locked/lock");
+        fs::create_dir_all(&lock).unwrap();
+        for (folder, named) in [("news", other), ("locked", lock)] {
+            let refused = open(folder).err().unwrap().to_string();
+            assert!(refused.contains(named.to_str().unwrap()), "{refused}");
+        }
     });
 }
 

@@ -90,6 +90,11 @@ impl MemoryPeer {
         self.inner().records.values().cloned().collect()
     }
 
+    /// Makes it hold a record that nobody sent it.
+    pub fn keep(&self, record: Record) {
+        self.inner().records.insert(record.id, record);
+    }
+
     /// Loses a record; whether it had it.
     pub fn lose(&self, id: &RecordId) -> bool {
         self.inner().records.remove(id).is_some()

@@ -5,11 +5,14 @@
 //! it goes by those alone ([`View::reached`]); with enough of them nothing changes.
 //!
 //! A peer is out of reach once calls to it failed for a minute. A program that has just begun has no minute: it asks those that it
-//! never heard, where they decide ([`Directory::unheard`]), and goes by who answered ([`Directory::heard`]).
+//! never heard, where they decide ([`Directory::unheard`]), and goes by who answered ([`Directory::heard`]). Certificates without
+//! number for addresses that stay silent would have each writer wait for some of them: after one that waited in vain nobody asks for
+//! [`UNHEARD_PAUSE`].
 //!
 //! One call costs a look at each peer under the lock, and none once enough were seen.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crypto::{OrgId, PeerId, PeerState};
 use placement::View;
@@ -20,6 +23,8 @@ use crate::health::Health;
 
 /// The most peers that a writer asks whether they are there, those of all organisations in turn.
 const UNHEARD_MAX: usize = 64;
+/// For how long no writer asks that any more, after one was kept waiting by those that it asked.
+pub const UNHEARD_PAUSE: Duration = Duration::from_secs(300);
 
 impl Directory {
     /// The view of those of its peers that are not known to be out of reach of a writer: away, stopped, or such as say that they
@@ -36,13 +41,16 @@ impl Directory {
 
     /// Whom a writer is to ask before it goes by [`Directory::heard`]: peers that never answered this program and did not fail it
     /// twice, where those that answered are fewer than `needed`. Nobody where it introduced itself to nobody, and does not know
-    /// who answers, nor where fewer than `needed` are too few to go by anyway.
+    /// who answers, nor where fewer than `needed` are too few to go by anyway, nor for a while after [`Directory::asked_in_vain`].
     pub fn unheard(&self, view: &View, needed: usize) -> Vec<PeerId> {
         if needed <= View::REACHED_MIN || !self.knows_who_answers() {
             return Vec::new();
         }
         let at = self.at();
         let inner = self.lock();
+        if at.elapsed < inner.unheard_paused_until {
+            return Vec::new();
+        }
         let (mut heard, mut unheard) = (0, Vec::new());
         let mut turns: BTreeMap<OrgId, usize> = BTreeMap::new();
         for candidate in view.candidates() {
@@ -64,6 +72,13 @@ impl Directory {
         drop(inner);
         unheard.sort_unstable();
         unheard.into_iter().map(|(_, peer)| peer).take(UNHEARD_MAX).collect()
+    }
+
+    /// A writer waited long for those that [`Directory::unheard`] named, and they were not there: it names nobody for
+    /// [`UNHEARD_PAUSE`].
+    pub fn asked_in_vain(&self) {
+        let until = self.env.clock.elapsed().saturating_add(UNHEARD_PAUSE);
+        self.lock().unheard_paused_until = until;
     }
 
     fn narrowed(&self, view: &View, needed: usize, counts: impl Fn(&Peer) -> bool) -> Option<View> {

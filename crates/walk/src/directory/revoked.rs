@@ -2,14 +2,16 @@
 //!
 //! Lists come by any way (news, files), since they prove themselves; of two by one organisation the
 //! higher sequence counts, and as with announcements of two with one sequence that with the greater bytes. A revoked peer is as if it had never announced itself: it has no rank, no
-//! address and no standing, and its announcements are refused until a newer list leaves it out.
+//! address and no standing, and its announcements are refused until a newer list leaves it out. (A rank it has for a while longer where
+//! its organisation changes all the time who takes part, see `turnover`.)
 
 use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
 use crypto::{CertificateError, OrgId, PeerId, PublicKey, Revocation, Roster};
+use placement::Candidate;
 
-use super::{Departures, Directory, Inner};
+use super::{Departures, Directory, Inner, turnover};
 
 /// What a revocation taught.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,14 +82,20 @@ impl Directory {
             })
         };
         let peers: Vec<PeerId> = gone.into_iter().filter(|peer| of_it(&inner, peer)).collect();
+        let at = self.at();
+        let ranked = peers.iter().filter_map(|peer| inner.peers.get(peer)?.candidate(at.unix_s));
+        let ranked: Vec<Candidate> = ranked.collect();
+        // Before they are gone: where this is too much, the view keeps who was there.
+        ranked.iter().for_each(|candidate| inner.changes(Some(candidate), None, at));
+        let hectic = inner.turnover.take_begun();
         if !peers.is_empty() {
             inner.peers.retain(|peer, _| !peers.contains(peer));
             inner.count_shares();
-            inner.view = None;
         }
         inner.revoked.insert(verified.organisation, (verified, revocation.clone()));
         inner.renew_digest();
         drop(inner);
+        turnover::tell_begun(hectic);
         // Nobody listening is no error.
         let _ =
             self.departures.send(Departures::Revoked { keys: keys.clone(), peers: peers.clone() });

@@ -16,6 +16,10 @@
 //! ```
 //! Calm again, all that was heard counts, everywhere at the same time, as an expiry does.
 //!
+//! Each peer that a list of revoked keys takes out is a change, else a list a second would be free. By lists that name ever more all come to
+//! the same so, whichever of them they heard. Who is revoked counts no more at once for all but its rank: it is not known, not a
+//! member, and called by nobody.
+//!
 //! Limits: a view still differs from another while a change is on its way, up to [`CHANGES_MAX`] times in ten minutes for each
 //! organisation. An organisation whose change reaches some before ten minutes begin and others after, and that is hectic in these, has
 //! kept both apart until it is calm: nobody can tell from within where others drew the line. For [`FREE_FOR`] after its start a
@@ -124,6 +128,13 @@ impl Turnover {
     /// Forgets everything: another roster counts, and with it perhaps other organisations.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
+    }
+}
+
+/// Tells whoever runs this of an organisation that became hectic.
+pub(super) fn tell_begun(begun: Option<OrgId>) {
+    if let Some(organisation) = begun {
+        tracing::warn!(%organisation, "an organisation changes all the time who takes part: what it changes counts when that ends");
     }
 }
 

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crypto::PeerId;
+use crypto::{Class, Classified, PeerId};
 use document::Record;
 use env::calls::{CallError, FindResponse};
 
@@ -28,7 +28,7 @@ use super::asking::{Asking, Next, Question};
 use super::{Fetched, FragmentAt, FragmentState, StripeShape};
 use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted};
 use crate::directory::Standing;
-use crate::error::{ERRORS_MAX, WalkError, alike, could_not_ask};
+use crate::error::{ERRORS_MAX, WalkError, alike, class_of_lack, could_not_ask};
 use crate::latency::Size;
 use crate::line::{Load, Moved};
 use crate::proof::Proven;
@@ -39,7 +39,7 @@ const EXTRA_MAX: usize = 4;
 /// Failures told, for each fragment of the stripe.
 const FAILED_MAX: usize = 4;
 
-/// What a peer said: of a guess one answer, of an open question one for each fragment that it sent.
+/// What a peer said: of a guess one answer, of an open question one for each fragment that it sent, and one for what it could not send.
 type Reply = Result<Vec<(usize, Answer)>, CallError>;
 
 impl Ended for Reply {
@@ -265,6 +265,7 @@ impl Fetching {
         if answers.is_empty() {
             self.not_here.insert(from);
         }
+        let is_open = matches!(question, Question::Any(_));
         for (index, answer) in answers {
             match answer {
                 Answer::Found(proven) => {
@@ -272,6 +273,9 @@ impl Fetching {
                     self.have.entry(index).or_insert(proven.record);
                 }
                 Answer::NotHere => self.missed(from, index),
+                Answer::Failed(error) if is_open && !is_lie(&error) => {
+                    self.errors.push((from, error));
+                }
                 Answer::Failed(error) => self.refused(from, Question::One(index), error),
             }
         }
@@ -338,21 +342,26 @@ impl Fetching {
         if self.core.directory.view().is_empty() && self.core.own.is_none() {
             return WalkError::NoPeers { tried: Vec::new() };
         }
+        // Whoever has not answered by now could not be asked.
+        let silent = !self.asked.is_empty();
+        let said = errors.iter().map(|(_, error)| error.class());
+        let class = class_of_lack(said.chain(silent.then_some(Class::Unavailable)));
         if found == 0 {
             let liars = errors.iter().filter(|(_, error)| is_lie(error)).map(|(peer, _)| *peer);
             let from: Vec<PeerId> = liars.take(ERRORS_MAX).collect();
-            if !from.is_empty() && !could_not_ask(&errors) {
+            if !from.is_empty() && !silent && !could_not_ask(&errors) {
                 return WalkError::Corrupt { id, from };
             }
-            if errors.is_empty() {
+            if class == Class::NotFound {
                 return WalkError::NotFound { id, asked };
             }
             if let Some(error) = alike(&errors).filter(|_| asked == 0) {
                 return error;
             }
         }
+        let (found, needed) = (count(found), count(self.shape.k));
         let errors = errors.into_iter().take(ERRORS_MAX).collect();
-        WalkError::TooFewFragments { id, found: count(found), needed: count(self.shape.k), errors }
+        WalkError::TooFewFragments { id, found, needed, class, errors }
     }
 }
 
@@ -381,19 +390,25 @@ impl Core {
             whole.then_some(answers).ok_or(CallError::Corrupt { address: to.address, reason })
         });
         self.note(&peer, Size::Small, since, &answers);
-        let mut found = Vec::new();
+        let (mut found, mut untold) = (Vec::new(), None);
         for ((index, wanted), answer) in sought.into_iter().zip(answers?) {
             let proven: Result<Proven, CallError> = match answer {
                 Ok(FindResponse::Found(record)) => self.prove(&peer, &wanted, record).await,
                 Err(lie) if is_lie(&lie) => Err(lie),
-                // What it does not have is not told one by one; what did not fit, or cannot be read, others may have.
-                _ => continue,
+                // What it does not have is not told one by one.
+                Ok(FindResponse::Closest(_)) | Err(CallError::NotFound) => continue,
+                // What did not fit, or cannot be read, others may have: one of these says that there is more here.
+                Err(error) => {
+                    untold.get_or_insert((index, Answer::Failed(error)));
+                    continue;
+                }
             };
             if let Err(error) = &proven {
                 self.directory.failed(&peer, error);
             }
             found.push((index, Answer::from(proven.map(Some))));
         }
+        found.extend(untold);
         Ok(found)
     }
 }

@@ -26,18 +26,63 @@ type Says = Result<BTreeMap<usize, FragmentState>, CallError>;
 impl Walker {
     /// Asks the holders of a stripe which of its fragments they have: one row a fragment, in their order.
     ///
-    /// `known` are fragments at hand, whose holders' MACs are checked. A fragment that several have is told once, of the
-    /// one that proves it, or of the first in rank. Where fewer than k are found, one that is missing counts as unreachable for each
+    /// `known` are fragments at hand, whose holders' MACs are checked. A fragment that several have is told once: of the
+    /// one that proves it, else of whose it is, else of the first in rank that claims it. Peers of `without` are not asked: they
+    /// claimed what they did not have. Where fewer than k are found, one that is missing counts as unreachable for each
     /// other peer asked that does not answer: it may be there. Where a librarian walks for this program nobody is asked and
     /// nothing is told: proof is between holder and asker.
     pub async fn survey_stripe(
         &self,
         shape: &StripeShape,
         known: &[(usize, Record)],
+        without: &[PeerId],
     ) -> Vec<FragmentAt> {
         if self.is_thin() {
             return Vec::new();
         }
+        let (near, own) = self.near(shape);
+        let near: Vec<PeerId> = near.into_iter().filter(|peer| !without.contains(peer)).collect();
+        let n = shape.n();
+        let mut said = self.asked_of(shape, known, &near).await;
+        let found = |said: &[(PeerId, Says)]| (0..n).all(|index| best(said, index, None).is_some());
+        if !found(&said) {
+            let mut far = self.far(shape, &near);
+            far.retain(|peer| !without.contains(peer));
+            said.extend(self.asked_of(shape, known, &far).await);
+        }
+        let mut rows: Vec<_> =
+            (0..n).map(|index| row(&said, index, own.get(index).copied())).collect();
+        if (0..n).filter(|index| best(&said, *index, None).is_some()).count() < shape.k {
+            suspect(&said, &mut rows);
+        }
+        rows
+    }
+
+    /// Who claims each of a stripe's fragments, by their number: whose it is first, then by rank. All that may have any are asked,
+    /// since one claim hides no other here; [`Walker::survey_stripe`] asks fewer.
+    pub async fn claimants_of_stripe(&self, shape: &StripeShape) -> Vec<Vec<PeerId>> {
+        if self.is_thin() {
+            return vec![Vec::new(); shape.n()];
+        }
+        let (mut asked, own) = self.near(shape);
+        asked.extend(self.far(shape, &asked));
+        let said = self.asked_of(shape, &[], &asked).await;
+        let claimants = (0..shape.n()).map(|index| {
+            let claims = |says: &Says| {
+                let state = says.as_ref().ok().and_then(|states| states.get(&index));
+                matches!(state, Some(FragmentState::Proven | FragmentState::Claimed))
+            };
+            let all = said.iter().filter(|(_, says)| claims(says)).map(|(peer, _)| *peer);
+            let mut all: Vec<PeerId> = all.collect();
+            let owner = own.get(index);
+            all.sort_by_key(|peer| Some(peer) != owner);
+            all
+        });
+        claimants.collect()
+    }
+
+    /// Whose the fragments are by now and by before, and who comes next in rank; and of the first the owners alone, by number.
+    fn near(&self, shape: &StripeShape) -> (Vec<PeerId>, Vec<PeerId>) {
         let (view, before) = self.core.directory.views();
         let (place, n) = (shape.place(), shape.n());
         let away = |peer: &PeerId| self.core.directory.health(peer) == Health::Away;
@@ -48,19 +93,14 @@ impl Walker {
         let old = before.into_iter().flatten().filter(|peer| !own.contains(peer));
         let old: Vec<PeerId> = old.filter(|peer| !near.contains(peer)).collect();
         near.extend(old);
-        let mut said = self.asked_of(shape, known, &near).await;
-        let found = |said: &[(PeerId, Says)]| (0..n).all(|index| best(said, index).is_some());
-        if !found(&said) {
-            let rank = view.holders(&place, ASKED_MAX.max(n + SPARES));
-            let far: Vec<PeerId> = rank.into_iter().filter(|peer| !near.contains(peer)).collect();
-            said.extend(self.asked_of(shape, known, &far).await);
-        }
-        let mut rows: Vec<_> =
-            (0..n).map(|index| row(&said, index, own.get(index).copied())).collect();
-        if (0..n).filter(|index| best(&said, *index).is_some()).count() < shape.k {
-            suspect(&said, &mut rows);
-        }
-        rows
+        (near, own)
+    }
+
+    /// Those further down in rank.
+    fn far(&self, shape: &StripeShape, near: &[PeerId]) -> Vec<PeerId> {
+        let view = self.core.directory.view();
+        let rank = view.holders(&shape.place(), ASKED_MAX.max(shape.n() + SPARES));
+        rank.into_iter().filter(|peer| !near.contains(peer)).collect()
     }
 
     async fn asked_of(
@@ -80,20 +120,24 @@ impl Walker {
     }
 }
 
-/// Who has a fragment: whoever proves it, else the first who claims it.
-fn best(said: &[(PeerId, Says)], index: usize) -> Option<FragmentAt> {
+/// Who has a fragment: whoever proves it, else its owner if that one claims it, else the first who does.
+fn best(said: &[(PeerId, Says)], index: usize, owner: Option<PeerId>) -> Option<FragmentAt> {
     let states =
         said.iter().filter_map(|(peer, says)| Some((*peer, says.as_ref().ok()?.get(&index)?)));
-    let with = |wanted: FragmentState| {
-        let found = states.clone().find(|(_, state)| **state == wanted);
-        found.map(|(peer, _)| FragmentAt { index, holder: Some(peer), state: wanted })
+    let of = |wanted: FragmentState, by: Option<PeerId>| {
+        let is_wanted = |(peer, state): &(PeerId, &FragmentState)| {
+            **state == wanted && by.is_none_or(|by| by == *peer)
+        };
+        let found = states.clone().find(is_wanted);
+        found.map(|(peer, _)| FragmentAt { index, holder: Some(peer), state: wanted.clone() })
     };
-    with(FragmentState::Proven).or_else(|| with(FragmentState::Claimed))
+    let owned = || owner.and_then(|owner| of(FragmentState::Claimed, Some(owner)));
+    of(FragmentState::Proven, None).or_else(owned).or_else(|| of(FragmentState::Claimed, None))
 }
 
 /// What is told of a fragment: who has it, else what the peer says that it belongs to, else who lies about it.
 fn row(said: &[(PeerId, Says)], index: usize, owner: Option<PeerId>) -> FragmentAt {
-    if let Some(found) = best(said, index) {
+    if let Some(found) = best(said, index, owner) {
         return found;
     }
     let state = |peer: &PeerId| {

@@ -5,12 +5,13 @@
 
 use std::ops::Range;
 
+use crypto::Class;
 use env::calls::CallError;
 use futures::StreamExt;
 
 use super::Through;
 use crate::core::{Core, Wanted};
-use crate::error::WalkError;
+use crate::error::{WalkError, class_of_lack};
 use crate::stripe::{Fetched, FragmentAt, FragmentState, StripeShape};
 
 /// Fragments asked of a librarian at once for one stripe: 16 MiB at most on their way.
@@ -104,6 +105,16 @@ fn verdict(shape: &StripeShape, fetched: &Fetched, refused: Option<WalkError>) -
     if fetched.fragments.is_empty() && fetched.failed.iter().all(missing) {
         return WalkError::NotFound { id: shape.id, asked: 1 };
     }
-    let (found, needed) = (count(fetched.fragments.len()), count(shape.k));
-    WalkError::TooFewFragments { id: shape.id, found, needed, errors: Vec::new() }
+    let (id, found, needed) = (shape.id, count(fetched.fragments.len()), count(shape.k));
+    let class = class_of_lack(fetched.failed.iter().map(|at| class_of(&at.state)));
+    WalkError::TooFewFragments { id, found, needed, class, errors: Vec::new() }
+}
+
+/// What a fragment's state says of those that could not be had. A librarian says *not found* as of copies, by those at the top of the
+/// rank: the holder of a fragment may be another one that is away, so that is no proof that it is nowhere.
+const fn class_of(state: &FragmentState) -> Class {
+    match state {
+        FragmentState::Corrupt => Class::Corrupt,
+        _ => Class::Unavailable,
+    }
 }

@@ -230,6 +230,39 @@ fn a_calendar_that_was_ahead_for_a_while_has_emptied_no_directory() {
 }
 
 #[test]
+fn what_was_announced_under_a_calendar_that_was_ahead_gives_way_to_what_counts() {
+    run(1, |mut env| async move {
+        let calendar = Calendar { clock: env.clock.clone(), ahead_s: AtomicU64::new(0) };
+        let calendar = Arc::new(calendar);
+        env.clock = calendar.clone();
+        let community = community(2, 4);
+        let peer = community.peer(0);
+        // At the peer itself, and at another whose calendar was ahead as far.
+        for own in [Some(peer), None] {
+            let directory = Directory::new(community.genesis.clone(), env.clone(), own);
+            calendar.ahead_s.store(3_600, Ordering::SeqCst);
+            let ahead = community.announce(0, PeerState::Serving, env.clock.unix_ms());
+            assert_eq!(directory.learn(&ahead).unwrap(), Learnt::New);
+            let older = community.announce(0, PeerState::ReadOnly, env.clock.unix_ms() - 1);
+            assert_eq!(directory.learn(&older).unwrap(), Learnt::Known);
+            calendar.ahead_s.store(0, Ordering::SeqCst);
+            let now_ms = env.clock.unix_ms();
+            let leaving = community.announce(0, PeerState::Leaving, now_ms);
+            assert_eq!(directory.learn(&leaving).unwrap(), Learnt::Newer);
+            assert_eq!(directory.peers()[0].state, PeerState::Leaving);
+            let told = directory.learn(&ahead).unwrap_err();
+            assert!(matches!(told, CertificateError::Ahead { ahead_s: 3_600 }), "{told}");
+            assert_eq!(directory.peers()[0].state, PeerState::Leaving);
+            // Ahead by no more than clocks may differ: everybody may have it, and it counts.
+            let soon = community.announce(0, PeerState::Serving, now_ms + 100_000);
+            assert_eq!(directory.learn(&soon).unwrap(), Learnt::Newer);
+            assert_eq!(directory.learn(&leaving).unwrap(), Learnt::Known);
+            assert_eq!(directory.peers()[0].state, PeerState::Serving);
+        }
+    });
+}
+
+#[test]
 fn what_is_told_is_all_or_a_sample() {
     run(1, |env| async move {
         let community = community(3, 30);

@@ -9,7 +9,7 @@ use env::calls::CallError;
 use placement::Redundancy;
 use testkit::network::{Fault, community, key};
 use testkit::time::run;
-use walk::{AWAY_AFTER, CALL_LIMIT, Directory, WalkOptions, Walker};
+use walk::{AWAY_AFTER, CALL_LIMIT, Directory, UNHEARD_PAUSE, WalkOptions, Walker};
 
 use super::{LONG, Stage, small};
 
@@ -118,5 +118,26 @@ fn a_program_that_has_just_begun_asks_those_whom_it_never_heard_where_they_decid
         }
         assert_eq!(unheard(6), 0);
         assert_eq!(stage.directory.heard(&view, 6).map(|heard| heard.len()), Some(5));
+    });
+}
+
+#[test]
+fn where_one_waited_in_vain_nobody_is_asked_again_for_a_while() {
+    run(3, |env| async move {
+        let stage = unrun(&env);
+        let view = stage.directory.view();
+        let unheard = || stage.directory.unheard(&view, 5).len();
+        for number in 0..4 {
+            let to = stage.directory.endpoint(&stage.peer(number)).unwrap();
+            stage.walker.introduce(&to).await.unwrap();
+        }
+        assert_eq!(unheard(), 14);
+        stage.directory.asked_in_vain();
+        assert_eq!(unheard(), 0);
+        assert_eq!(stage.directory.heard(&view, 5).map(|heard| heard.len()), Some(4));
+        env.clock.sleep(UNHEARD_PAUSE - Duration::from_secs(1)).await;
+        assert_eq!(unheard(), 0);
+        env.clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(unheard(), 14);
     });
 }

@@ -8,8 +8,12 @@ use async_trait::async_trait;
 use crypto::{Class, Classified, PeerState, RecordId};
 use document::{Record, Striped};
 use env::Env;
-use env::calls::{CallError, Endpoint, StoreOutcome};
-use testkit::network::{Fault, key, stripe};
+use env::calls::{
+    CallError, Caller, Endpoint, Events, FindRequest, FindResponse, IntroduceRequest,
+    IntroduceResponse, PutResponse, Service, StoreOutcome, SubscribeRequest, VerifyRequest,
+    VerifyResponse,
+};
+use testkit::network::{Fault, MemoryPeer, key, stripe};
 use testkit::time::run;
 use walk::{
     Directory, Fetched, FragmentState, LocalStore, StripeShape, WalkError, WalkOptions, Walker,
@@ -126,6 +130,137 @@ fn one_loss_more_is_too_many_and_says_how_many_were_found() {
         };
         assert_eq!((*found, *needed), (K as u32 - 1, K as u32));
         assert!(errors.len() > N - K);
+    });
+}
+
+#[test]
+fn where_everybody_answers_what_is_missing_is_lost_and_else_it_may_be_away() {
+    run(1, |env| async move {
+        let kept = Kept::new(&env, 14).await;
+        let stage = &kept.stage;
+        (0..N - K + 1).for_each(|at| stage.peers[kept.rank[at]].lose_all());
+        let lost = kept.fetch(0..K).await.unwrap_err();
+        assert!(matches!(lost, WalkError::TooFewFragments { found: 3, needed: 4, .. }), "{lost}");
+        assert_eq!(lost.class(), Class::NotFound, "{lost}");
+        // Whoever is away may have one, also of those that none belongs to.
+        let (near, far) = (kept.rank[0], kept.rank[13]);
+        for away in [near, far] {
+            stage.set(away, Fault::Down);
+            let error = kept.fetch(0..K).await.unwrap_err();
+            assert_eq!(error.class(), Class::Unavailable, "{error}");
+            stage.network.heal();
+        }
+        // One that lies has none, or damaged ones.
+        stage.set(far, Fault::Garbage);
+        let error = kept.fetch(0..K).await.unwrap_err();
+        assert!(matches!(error, WalkError::TooFewFragments { found: 3, .. }), "{error}");
+        assert_eq!(error.class(), Class::Corrupt, "{error}");
+        stage.set(near, Fault::Down);
+        let error = kept.fetch(0..K).await.unwrap_err();
+        assert_eq!(error.class(), Class::Unavailable, "{error}");
+    });
+}
+
+/// A peer in whose answers to many questions there is room for one record.
+struct Cramped(Arc<MemoryPeer>);
+
+#[async_trait]
+impl Service for Cramped {
+    async fn introduce(
+        &self,
+        caller: Caller,
+        request: IntroduceRequest,
+    ) -> Result<IntroduceResponse, CallError> {
+        self.0.introduce(caller, request).await
+    }
+
+    async fn find(&self, caller: Caller, request: FindRequest) -> Result<FindResponse, CallError> {
+        self.0.find(caller, request).await
+    }
+
+    async fn find_batch(
+        &self,
+        caller: Caller,
+        requests: Vec<FindRequest>,
+    ) -> Result<Vec<Result<FindResponse, CallError>>, CallError> {
+        let answers = self.0.find_batch(caller, requests).await?;
+        let mut room = true;
+        let answers = answers.into_iter().map(|answer| {
+            let found = matches!(answer, Ok(FindResponse::Found(_)));
+            match found && !std::mem::replace(&mut room, false) {
+                true => Err(CallError::Busy { retry_after: Duration::ZERO }),
+                false => answer,
+            }
+        });
+        Ok(answers.collect())
+    }
+
+    async fn verify(
+        &self,
+        caller: Caller,
+        request: VerifyRequest,
+    ) -> Result<VerifyResponse, CallError> {
+        self.0.verify(caller, request).await
+    }
+
+    async fn verify_batch(
+        &self,
+        caller: Caller,
+        requests: Vec<VerifyRequest>,
+    ) -> Result<Vec<Result<VerifyResponse, CallError>>, CallError> {
+        self.0.verify_batch(caller, requests).await
+    }
+
+    async fn store(&self, caller: Caller, record: Record) -> Result<StoreOutcome, CallError> {
+        self.0.store(caller, record).await
+    }
+
+    async fn store_batch(
+        &self,
+        caller: Caller,
+        records: Vec<Record>,
+    ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
+        self.0.store_batch(caller, records).await
+    }
+
+    async fn put(
+        &self,
+        caller: Caller,
+        record: Record,
+        wait: Duration,
+    ) -> Result<PutResponse, CallError> {
+        self.0.put(caller, record, wait).await
+    }
+
+    async fn get(&self, caller: Caller, request: FindRequest) -> Result<Record, CallError> {
+        self.0.get(caller, request).await
+    }
+
+    async fn subscribe(
+        &self,
+        caller: Caller,
+        request: SubscribeRequest,
+    ) -> Result<Events, CallError> {
+        self.0.subscribe(caller, request).await
+    }
+}
+
+#[test]
+fn what_a_peer_has_no_room_to_send_is_not_lost() {
+    run(1, |env| async move {
+        let kept = Kept::new(&env, 14).await;
+        // All that there is lies at one peer.
+        kept.stage.peers.iter().for_each(|peer| peer.lose_all());
+        let number = kept.rank[0];
+        for index in 0..N {
+            put_at(&kept, number, index).await;
+        }
+        let member = &kept.stage.community.members[number];
+        let cramped = Arc::new(Cramped(kept.stage.peers[number].clone()));
+        kept.stage.network.serve(&member.address, member.peer, cramped);
+        let error = kept.fetch(0..K).await.unwrap_err();
+        assert!(matches!(error, WalkError::TooFewFragments { found: 2, .. }), "{error}");
+        assert_eq!(error.class(), Class::Unavailable, "{error}");
     });
 }
 
@@ -484,7 +619,7 @@ fn a_survey_tells_who_has_what_and_moves_no_fragment() {
         let before = kept.finds();
         let known: Vec<(usize, Record)> =
             [2, 5].map(|index| (index, striped.fragments[index].clone())).to_vec();
-        let told = kept.stage.walker.survey_stripe(&shape(striped), &known).await;
+        let told = kept.stage.walker.survey_stripe(&shape(striped), &known, &[]).await;
         assert_eq!(kept.finds(), before, "no bytes");
         let told: Vec<_> = told.into_iter().map(|at| (at.index, at.holder, at.state)).collect();
         let at = |rank_at: usize| Some(kept.stage.peer(rank[rank_at]));
@@ -519,7 +654,7 @@ fn a_thin_client_gets_pages_and_else_any_k_from_one_librarian() {
         let fetched = walker.fetch_stripe(&shape(&striped), 1..3).await.unwrap();
         assert_eq!(indices(&fetched), [1, 2]);
         assert!(is_right(&fetched, &striped) && !fetched.is_degraded());
-        assert!(walker.survey_stripe(&shape(&striped), &[]).await.is_empty());
+        assert!(walker.survey_stripe(&shape(&striped), &[], &[]).await.is_empty());
         // What one fragment's holder refuses others have, where there are k; where there are none, it is told.
         let ids = |range: std::ops::Range<usize>| {
             range.map(|index| striped.fragments[index].id).collect::<BTreeSet<_>>()
@@ -555,6 +690,32 @@ fn a_thin_client_gets_pages_and_else_any_k_from_one_librarian() {
         assert!(matches!(error, WalkError::NotFound { .. }), "{error}");
         stage.network.set(&door.peer, Fault::Down);
         let error = walker.fetch_stripe(&shape(&striped), 0..1).await.unwrap_err();
+        assert_eq!(error.class(), Class::Unavailable, "{error}");
+    });
+}
+
+#[test]
+fn a_thin_client_tells_what_is_damaged_from_what_may_be_away() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 3);
+        let striped = four_of_eight(1);
+        // The librarian of the tests looks only at itself.
+        let (door, calls) =
+            (&stage.community.members[0], stage.network.calls(key("c", 1).public()));
+        let to = Endpoint { peer: Some(door.peer), address: door.address.clone() };
+        let mut all = vec![striped.header.clone()];
+        all.extend(striped.fragments.iter().cloned());
+        calls.store_batch(&to, all, LONG).await.unwrap();
+        let options = WalkOptions { through: vec![door.address.clone()], ..WalkOptions::default() };
+        let walker = Walker::new(env.clone(), calls, stage.directory.clone(), options);
+        let damaged = &striped.fragments[..N - K + 1];
+        assert!(damaged.iter().all(|fragment| stage.peers[0].rot(&fragment.id)));
+        let error = walker.fetch_stripe(&shape(&striped), 0..K).await.unwrap_err();
+        assert!(matches!(error, WalkError::TooFewFragments { found: 3, needed: 4, .. }), "{error}");
+        assert_eq!(error.class(), Class::Corrupt, "{error}");
+        // A librarian's "not found" is as of copies: the fragment may be at one that is away.
+        assert!(stage.peers[0].lose(&striped.fragments[0].id));
+        let error = walker.fetch_stripe(&shape(&striped), 0..K).await.unwrap_err();
         assert_eq!(error.class(), Class::Unavailable, "{error}");
     });
 }

@@ -20,6 +20,7 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio_util::io::SyncIoBridge;
 
 use crate::client::blocking;
+use crate::draft::tells_errors_at_once;
 use crate::error::HoldError;
 use crate::progress::Bar;
 use crate::{files, leftovers};
@@ -209,6 +210,8 @@ fn unpack(from: impl Read, folder: &Path, most: u32) -> Result<Folders, HoldErro
     let mut archive = tar::Archive::new(Bounded { from, left: Rc::clone(&left) });
     let mut folders = Folders::new();
     let mut buffer = vec![0; WRITE_BYTES];
+    // A network's file system may tell of a full disk at a sync alone.
+    let synced = !File::open(folder).is_ok_and(tells_errors_at_once);
     // The folder of the file before, which is mostly that of the next.
     let mut made = PathBuf::new();
     let mut entries = archive.entries().map_err(wrong)?.enumerate();
@@ -259,6 +262,9 @@ fn unpack(from: impl Read, folder: &Path, most: u32) -> Result<Folders, HoldErro
                 left.set(u64::MAX);
                 copy(&mut entry, file, &mut buffer, wrong, |error| failed()(error))?;
                 set(file, mode & most, mtime).map_err(failed())?;
+                if synced {
+                    file.sync_all().map_err(failed())?;
+                }
             }
             // What holds for all that follows, in tars of `git archive`: a comment.
             tar::EntryType::XGlobalHeader => {}

@@ -58,7 +58,7 @@ impl Position {
     /// Reads the file; the start of everything where there is none yet.
     ///
     /// # Errors
-    /// Where it is no cursor file: it is not overwritten.
+    /// Where it is no cursor file: it is not overwritten; where there can be none.
     pub(super) fn open(path: &Path) -> Result<Self, HoldError> {
         let mut position = Self {
             path: path.to_owned(),
@@ -66,6 +66,13 @@ impl Position {
             reader: None,
             cursors: Vec::new(),
         };
+        // A line is told before the file is written: that it cannot be is told before the first.
+        let at = files::behind_links(path);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let probed = files::make_beside(&at, |draft| options.open(draft));
+        let (probe, _) = probed.map_err(HoldError::io("write", path))?;
+        let _ = std::fs::remove_file(probe);
         if !path.exists() {
             return Ok(position);
         }
@@ -249,5 +256,14 @@ mod tests {
             assert!(matches!(Position::open(&path), Err(HoldError::NotA { .. })), "{text}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_is_refused_at_once_and_no_other_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = Position::open(&folder.path().join("none/cursor"));
+        assert!(matches!(refused, Err(HoldError::Io { .. })));
+        Position::open(&folder.path().join("cursor")).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

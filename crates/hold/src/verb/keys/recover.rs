@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use author::{Author, Home, RecoverReport, Recovered};
+use author::{Author, GAP, Home, RecoverReport, Recovered, UNTOLD_NEXT};
 use clap::Args;
 use serde::Serialize;
 
@@ -97,8 +97,10 @@ struct RecoverResult {
     paid: u64,
     /// Contents of this user of which no holder could be asked who pays: `hold renew --all` does not know of them.
     unasked: u64,
-    /// Whether every log that was read goes back to its start.
+    /// Whether every log that was read goes back to its start, and all counters were looked for.
     complete: bool,
+    /// Whether nothing says how far the counters were used: if it was to `next` or beyond, give `--next` before anything is put.
+    unsure: bool,
 }
 
 impl fmt::Display for RecoverResult {
@@ -121,9 +123,14 @@ impl Recover {
             self.place.check(&config.home)?;
             let home = client::open_home(session).await?;
             self.place.keep(session, &home)?;
-            // What was told when the keyring was made, and all that was issued since.
+            // What was told when the keyring was made, and all that was issued since; nothing of either where it was made by its words
+            // alone, and used for nothing.
             let issued = home.next_counter()?;
-            (home, Some(self.next.unwrap_or(0).max(issued)))
+            let told = match self.next {
+                Some(next) => Some(next.max(issued)),
+                None => Some(issued).filter(|issued| ![GAP, UNTOLD_NEXT].contains(issued)),
+            };
+            (home, told)
         } else {
             let (home, told) = import(session, &self.place, self.next).await?;
             session.out.note(format_args!("keyring in {}", home.dir().display()));
@@ -135,12 +142,16 @@ impl Recover {
             config.org = config::in_home(home.dir(), config::read_file(home.dir())?.org);
         }
         let author = connect::author_at(&config, home).await?;
-        list(session, &author, told.unwrap_or(0)).await
+        list(session, &author, told).await
     }
 }
 
 /// Lists what was found, each as it opens.
-async fn list(session: &Session, author: &Arc<Author>, told: u64) -> Result<Exit, HoldError> {
+async fn list(
+    session: &Session,
+    author: &Arc<Author>,
+    told: Option<u64>,
+) -> Result<Exit, HoldError> {
     let bar = Counting::new(&session.out, "recover", "reading the logs of librarians");
     let mut printed = Ok(());
     let report = author.recover(told, |found| {
@@ -154,13 +165,25 @@ async fn list(session: &Session, author: &Arc<Author>, told: u64) -> Result<Exit
     let report = report.await?;
     printed?;
     drop(bar);
-    let RecoverReport { next, own, received: shared, unopened, paid, unasked, complete } = report;
-    session.out.result(&RecoverResult { next, own, shared, unopened, paid, unasked, complete })?;
+    if report.noted {
+        author.drop_damaged_notes().await?;
+    }
+    let RecoverReport { next, own, received: shared, unopened, paid, unasked, .. } = report;
+    let RecoverReport { complete, unsure, .. } = report;
+    let result = RecoverResult { next, own, shared, unopened, paid, unasked, complete, unsure };
+    session.out.result(&result)?;
     if !complete {
         session.out.warn(
             "the logs of librarians do not go back to their start: what is older is not listed, \
              and opens by its address as ever; `hold renew --all` does not know of it: hold renew ADDRESS",
         );
+    }
+    if unsure {
+        session.out.warn(format_args!(
+            "nothing says how far this keyring's counters were used: it goes on at {next}. If it put and shared more than \
+             that, run it again with --next before anything is put (`hold keys export` told the number below the words); in a \
+             network of libri-1 do so in any case"
+        ));
     }
     if unasked > 0 {
         session.out.warn(format_args!(

@@ -7,16 +7,17 @@ use bytes::Bytes;
 use clap::Args;
 use crypto::certificate::CLOCK_SKEW_S;
 use crypto::{PublicKey, Revocation};
+use env::{Clock, SystemClock};
 use serde::Serialize;
 
 use crate::cli::Session;
+use crate::draft;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files::{self, Access};
 use crate::network_file::{NetworkFile, check_listed};
 use crate::organisation::OwnOrganisation;
 use crate::out::PathText;
-use crate::{draft, peerdir};
 
 /// `hold org revoke`.
 #[derive(Debug, Args)]
@@ -68,18 +69,17 @@ impl Revoke {
         let roster = network.roster();
         check_listed(roster, org.public.key)?;
         let network = roster.network();
-        let now = peerdir::now_s();
+        // The list's number is to the millisecond: of two that are made within a second, with two copies of the directory, the later counts.
+        let now_ms = SystemClock::new().unix_ms();
+        let now = now_ms / 1000;
         // The list is whole each time, so the organisation keeps its last one beside its key. Of two that are made at once the second
         // begins with the first: else what that revoked would count again.
         let kept = self.dir.join(format!("revoked-{network}"));
         let _alone = files::lock(&self.dir.join("revoked.lock"))?;
         let read = |path: &Path| {
-            let bytes = files::read_small(path)?;
-            Ok::<_, HoldError>(Revocation::verify_kept(
-                &Bytes::copy_from_slice(&bytes),
-                roster,
-                now,
-            )?)
+            let bytes = Bytes::copy_from_slice(&files::read_small(path)?);
+            let list = Revocation::verify_kept(&bytes, roster, now)?;
+            Ok::<_, HoldError>((list, bytes))
         };
         let kept_list = match read(&kept) {
             Err(HoldError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
@@ -88,13 +88,16 @@ impl Revoke {
             other => Some(other?),
         };
         let given = self.from.as_deref().map(read).transpose()?;
-        if let Some(given) = given.as_ref().filter(|list| list.organisation != org.public.key) {
+        let is_anothers = |(list, _): &&(Revocation, Bytes)| list.organisation != org.public.key;
+        if let Some((given, _)) = given.as_ref().filter(is_anothers) {
             let reason = format!("it is the list of another organisation, {}", given.organisation);
             return Err(HoldError::argument("--from", reason));
         }
         let lists = kept_list.into_iter().chain(given);
-        let last = match lists.max_by_key(|list| list.sequence) {
-            Some(last) => last,
+        // Of one number that with the greater bytes counts, here as at peers.
+        let last = lists.max_by(|(one, a), (other, b)| (one.sequence, a).cmp(&(other.sequence, b)));
+        let last = match last {
+            Some((last, _)) => last,
             None if self.undo => {
                 let reason = "no earlier list is kept in the directory: give it by --from";
                 return Err(HoldError::argument("--undo", reason));
@@ -118,7 +121,7 @@ impl Revoke {
             keys.extend(named);
         }
         let sequence = match last.sequence > (now + CLOCK_SKEW_S) * 1000 {
-            false => (now * 1000).max(last.sequence + 1),
+            false => now_ms.max(last.sequence + 1),
             // No peer with a right clock took that one: its keys go on, and its date does not.
             true => {
                 session.out.warn(format_args!(
@@ -126,7 +129,7 @@ impl Revoke {
                      it; hand this one to a peer",
                     last.sequence / 1000 - now
                 ));
-                now * 1000
+                now_ms
             }
         };
         let list = Revocation { organisation: org.public.key, sequence, keys };

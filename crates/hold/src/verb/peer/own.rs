@@ -470,6 +470,11 @@ impl fmt::Display for OwnStatus {
         let Self { peers_healthy, peers_suspect, peers_away, .. } = self;
         write!(f, "\npeers: {peers_healthy} healthy, {peers_suspect} suspect, {peers_away} away")?;
         write!(f, "\nroster: {}, {} organisations", self.roster, self.organisations)?;
+        // An older peer does not tell it.
+        if self.certificate_until > 0 {
+            let left_s = self.certificate_until.saturating_sub(peerdir::now_s());
+            write!(f, "\ncertificate: {} days left", left_s / peerdir::DAY_S)?;
+        }
         if store.poisoned || self.log_poisoned {
             f.write_str("\nan fsync failed: check the disk, then start the peer again")?;
         }
@@ -500,6 +505,10 @@ mod tests {
         for part in ["fsync", "replace", "MEMBER"] {
             assert!(!well.contains(part), "{part}: {well}");
         }
+        let until = peerdir::now_s() + 20 * peerdir::DAY_S - 60;
+        let certified = page(&format!(r#"{{"certificate_until":{until}}}"#));
+        let certified = OwnStatus::new(&told, &certified).to_string();
+        assert!(certified.contains("certificate: 19 days left"), "{certified}");
         let ill = page(
             r#"{"state":"read-only","read_only":"its disk is full",
             "disowned":"its organisation revoked its key",

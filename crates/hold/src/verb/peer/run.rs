@@ -80,7 +80,9 @@ impl Run {
             ended = running.ended() => ended,
             () = session.stop.cancelled() => Ok(()),
         };
-        session.out.note("stopping");
+        if !logging::is_json() {
+            session.out.note("stopping");
+        }
         let stopped = running.stop().await;
         ended.and(stopped).and(told).map(|()| Exit::Done)
     }

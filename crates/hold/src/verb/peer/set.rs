@@ -14,6 +14,7 @@ use crate::exit::Exit;
 use crate::files;
 use crate::network_file::NetworkFile;
 use crate::out::PathText;
+use crate::watch::Kept;
 use crate::{peerdir, watch};
 
 /// `hold peer set`.
@@ -86,6 +87,20 @@ impl fmt::Display for SetResult {
     }
 }
 
+/// Why the list that was given counts for nothing, beside the one that is kept.
+fn refusal(kept: &Kept, given: &Revocation) -> String {
+    let (kept, number) = (kept.number, given.sequence);
+    match kept == number {
+        false => format!(
+            "the peer has a newer list of this organisation, number {kept}: this one, number {number}, counts for nothing"
+        ),
+        true => format!(
+            "the peer has another list of this organisation with the same number, {number}, which counts before this one: \
+             revoke its keys anew (hold org revoke), on top of the peer's (--from D/revoked/ORG)"
+        ),
+    }
+}
+
 impl Set {
     /// Writes the settings; a peer that runs takes them within about a second.
     pub(super) fn run(self, session: &Session) -> Result<Exit, HoldError> {
@@ -102,12 +117,8 @@ impl Set {
             let bytes = Bytes::copy_from_slice(&bytes);
             let given = Revocation::verify(&bytes, network.roster(), peerdir::now_s())?;
             let kept = watch::set_revocation(&self.dir, network.roster(), &given, &bytes)?;
-            if kept != given.sequence {
-                let reason = format!(
-                    "the peer has a newer list of this organisation, number {kept}: this one, number {}, counts for nothing",
-                    given.sequence
-                );
-                return Err(HoldError::argument("--revocations", reason));
+            if kept.bytes != bytes {
+                return Err(HoldError::argument("--revocations", refusal(&kept, &given)));
             }
             revoked = given.keys.iter().map(ToString::to_string).collect();
             let organisation = given.organisation.to_string();

@@ -118,7 +118,8 @@ impl Snapshot {
         .await?;
         for name in &shown.left_out {
             session.out.warn(format_args!(
-                "{name} was left out: it is too long to be a peer's, has another name than a peer's files have, or is no file"
+                "{name} was left out: it is too long to be a peer's, has another name than a peer's files have, is no file, \
+                 holds another snapshot, or is a copy of the key"
             ));
         }
         if shown.unread_bytes > 0 {

@@ -163,7 +163,9 @@ impl Redis {
             ended = running.ended() => ended,
             () = session.stop.cancelled() => Ok(()),
         };
-        session.out.note("stopping");
+        if !logging::is_json() {
+            session.out.note("stopping");
+        }
         // The door first, so that what it answered is attested and in the store when that closes.
         door.close().await?;
         running.stop().await?;

@@ -422,3 +422,32 @@ fn of_a_stripe_others_take_what_all_said_and_nothing_about_themselves() {
     let all = [own, other, twice, rank[3], rank[4], rank[5]].map(Some);
     assert_eq!(held, all);
 }
+
+/// Whoever had its certificates changed again and again used up all numbers: who is there has one again with the next turn.
+#[test]
+fn numbers_of_peers_that_came_and_went_are_given_anew() {
+    let (_, genesis, view) = world(9);
+    let (stripe_id, stripe) = stripe(7, 6);
+    let own = view.holders(&Place::from(stripe_id), 1)[0];
+    let gone = PeerId::new(testkit::network::key("gone", 0).public());
+    let mut inventory = Inventory::new(own, epoch(&genesis, &view, &[]));
+    inventory.names = Names::full(gone);
+    inventory.add_fragment(stripe.fragments()[0], stripe_id, 0, |epoch, names| {
+        StripeMap::by_rank(&stripe_id, &stripe, epoch, names)
+    });
+    inventory.with_map(&stripe_id, |map, names| map.set(1, Some(names.of(&gone))));
+    let known = |inventory: &Inventory| {
+        let of = |peer: &PeerId| inventory.names.known(peer).is_some();
+        view.candidates().iter().filter(|candidate| of(&candidate.peer)).count()
+    };
+    let holder = |inventory: &Inventory, index| {
+        inventory.names.peer(inventory.stripes[&stripe_id].holder(index)?)
+    };
+    assert_eq!((known(&inventory), inventory.names.of(&own)), (0, NOBODY));
+    inventory.turn(epoch(&genesis, &view, &[]));
+    assert_eq!(known(&inventory), 9);
+    assert_eq!(holder(&inventory, 1), Some(gone), "a map names it still");
+    inventory.with_map(&stripe_id, |map, names| map.set(1, Some(names.of(&own))));
+    inventory.turn(epoch(&genesis, &view, &[]));
+    assert_eq!((holder(&inventory, 1), inventory.names.known(&gone)), (Some(own), None));
+}

@@ -39,6 +39,40 @@ fn believed(
     present.absent(view, &peers[0], BTreeSet::new(), now, SPANS).absent.len()
 }
 
+/// What is known of these peers, all of them well.
+fn well(view: &View, peers: &[PeerId]) -> Vec<PeerStatus> {
+    let status = |peer: &PeerId| PeerStatus {
+        peer: *peer,
+        organisation: view.candidates()[usize::from(view.index_of(peer).expect("ranked"))]
+            .organisation,
+        state: PeerState::Serving,
+        health: Health::Healthy,
+        last_good: Some(Duration::ZERO),
+        organisation_name: String::new(),
+        addresses: Vec::new(),
+        capacity: 1 << 40,
+    };
+    peers.iter().map(status).collect()
+}
+
+#[test]
+fn who_has_a_rank_and_is_known_no_more_is_done_without_as_one_that_is_silent() {
+    let (view, peers) = world(4, 4);
+    let after = Duration::from_secs(180);
+    let mut present = Present::default();
+    let look = |present: &mut Present, known: &[PeerId], at: u64| {
+        present.look(&well(&view, known), &view, &peers[0], Duration::from_secs(at), after);
+        present.own().absent
+    };
+    assert_eq!(look(&mut present, &peers, 0), []);
+    present.judge(peers[3], true);
+    assert_eq!(look(&mut present, &peers[..3], 100), []);
+    assert_eq!(present.own().faulty, [peers[3]], "what it failed is not forgotten");
+    assert_eq!(look(&mut present, &peers[..3], 279), []);
+    assert_eq!(look(&mut present, &peers[..3], 280), [peers[3]]);
+    assert_eq!(look(&mut present, &peers, 281), [], "it is back");
+}
+
 #[test]
 fn half_of_the_organisations_are_enough_to_do_without_the_rest() {
     let (view, peers) = world(4, 8);

@@ -62,3 +62,36 @@ fn a_calendar_that_jumps_ahead_ends_no_lease_until_it_is_right_again() {
         assert!(town.stores[2].holds(&long.id));
     });
 }
+
+/// While it is ahead its questions begin where others' words never are.
+#[test]
+fn words_told_while_the_calendar_was_ahead_are_heard_once_it_is_right_again() {
+    testkit::time::run(78, |env| async move {
+        let mut town = town_with(&env, 3, |_| {}).await;
+        let client = Client::new(&town, 1).await;
+        let record = page(1, 500);
+        let shown = client.lease(&town, &[&record], 300 * SPAN_S);
+        let had = town.take_down(2).await;
+        let ahead_ms = Arc::new(AtomicU64::new(0));
+        let clock = Arc::new(Ahead(env.clock.clone(), Arc::clone(&ahead_ms)));
+        let right = std::mem::replace(&mut town.env, Env { clock, ..env.clone() });
+        town.bring_back(2, had).await;
+        town.env = right;
+        let client = Client { calls: Client::new(&town, 1).await.calls, ..client };
+        for peer in 0..3 {
+            client.store(&town, peer, &record, vec![shown.clone()]).await.unwrap();
+        }
+        ahead_ms.store(2 * DAY_MS, Ordering::SeqCst);
+        let ahead = |town: &Town| town.peers[2].words_heard_ms() > env.clock.unix_ms() + DAY_MS;
+        town.until("it heard all others, by a wrong calendar", ahead).await;
+        for peer in 0..2 {
+            let word = client.forget(&town, &shown);
+            client.ask(&town, peer, LeaseRequest::Forget(vec![word])).await;
+        }
+        env.clock.sleep(Duration::from_secs(1_500)).await;
+        assert!(town.stores[2].holds(&record.id), "it asks for what is yet to come");
+        ahead_ms.store(0, Ordering::SeqCst);
+        town.until("the word reaches it", |town| !town.stores[2].holds(&record.id)).await;
+        assert!(town.peers[2].words_heard_ms() <= env.clock.unix_ms());
+    });
+}

@@ -224,3 +224,32 @@ fn a_branch_is_for_whoever_may_read_its_object() {
         assert_eq!(heads(&owner, &pen).await.unwrap().heads.len(), 1);
     });
 }
+
+/// They dropped it as superseded by others, which the one that leaves was read-only for: they fetch it no more, and say that it is there.
+#[test]
+fn a_peer_leaves_though_its_head_of_a_branch_is_long_of_the_past_at_all_others() {
+    testkit::time::run(5, |env| async move {
+        let town = crate::repair::town(&env, 3, 3).await;
+        let calls = town.client(0, Tier::Own).await;
+        let writers = [0, 1, 2].map(|number| Caller::new(calls.clone(), town.at(number)));
+        let pen = Pen::new(&town, 1, "report");
+        let mut all = vec![head(&pen, &pen.owner, 1, &[])];
+        for at in 1..400_usize {
+            all.push(head(&pen, &pen.owner, 1 + (at % 250) as u8, &[&all[at - 1]]));
+        }
+        for writer in &writers {
+            opened(writer, &pen).await;
+            writer.must_put(all[..1].to_vec()).await;
+        }
+        town.peers[2].set_read_only(true).await;
+        for records in all[1..].chunks(100) {
+            for writer in &writers[..2] {
+                writer.must_put(records.to_vec()).await;
+            }
+        }
+        let has_first = |peer: usize| town.stores[peer].holds(&all[0].id);
+        assert_eq!([0, 1, 2].map(has_first), [false, false, true]);
+        assert!(town.peers[2].leave());
+        town.until("it has left", |town| town.peers[2].has_left()).await;
+    });
+}

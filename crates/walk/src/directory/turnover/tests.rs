@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crypto::{Announcement, PeerCertificate, PeerState};
+use crypto::{Announcement, CertificateError, PeerCertificate, PeerState, PublicKey, Revocation};
 use testkit::network::{Community, community};
 use testkit::time::{START_UNIX_S, run};
 
 use super::*;
 use crate::directory::{Directory, Learnt, Standing};
+use crate::health::Health;
 use crate::latency::Size;
 
 const SLOT: Duration = Duration::from_secs(SLOT_S);
@@ -103,6 +104,58 @@ fn of_an_organisation_that_changes_all_the_time_all_views_have_who_was_there_bef
         // And calm again it changes at once.
         one.learn(&community.announce(9, PeerState::Left, 9)).expect("it counts");
         assert_eq!(one.view().len(), 99);
+    });
+}
+
+#[test]
+fn peers_that_are_revoked_one_after_the_other_leave_the_view_when_that_ends() {
+    run(5, |env| async move {
+        let community = community(3, 240);
+        let new = || Directory::new(community.genesis.clone(), env.clone(), None);
+        let (one, other) = (new(), new());
+        for directory in [&one, &other] {
+            learn(directory, &community, 0..240);
+        }
+        env.clock.sleep(FREE_FOR).await;
+        let before = one.view();
+        // Seventy of the eighty of the first organisation, each list with one more.
+        let revoked: Vec<usize> = (0..240).step_by(3).take(CHANGES_MAX as usize + 6).collect();
+        let organisation = community.organisation(0).key;
+        let list = |count: usize| {
+            let keys = revoked.iter().take(count);
+            let keys: Vec<PublicKey> = keys.map(|number| *community.peer(*number).key()).collect();
+            let list = Revocation { organisation, sequence: count as u64, keys };
+            list.sign(&community.organisations[0], &community.genesis.network())
+        };
+        for count in 1..=revoked.len() {
+            assert_eq!(one.revoke(&list(count)).expect("it counts").peers.len(), 1);
+            let ranked = if count > CHANGES_MAX as usize { 240 } else { 240 - count };
+            assert_eq!(one.view().len(), ranked, "after {count}");
+        }
+        // Whoever missed some of the lists comes to the same.
+        for count in [7, 30, CHANGES_MAX as usize - 1, revoked.len()] {
+            other.revoke(&list(count)).expect("it counts");
+        }
+        for directory in [&one, &other] {
+            assert_eq!(directory.view().candidates(), before.candidates());
+            assert_eq!(directory.peers().len(), 240 - revoked.len());
+            // The rank alone is left to them.
+            for number in &revoked {
+                let peer = community.peer(*number);
+                assert!(!directory.is_member(&peer) && directory.endpoint(&peer).is_none());
+                assert_eq!(directory.health(&peer), Health::Away);
+                let standing =
+                    [true, false].map(|write| directory.standing(&peer, Size::Small, write));
+                assert_eq!(standing, [Standing::Gone; 2]);
+                let again = directory.learn(&community.members[*number].announcement);
+                assert!(matches!(again, Err(CertificateError::Revoked(_))), "{again:?}");
+            }
+        }
+        env.clock.sleep(SLOT * 2).await;
+        for directory in [&one, &other] {
+            assert_eq!(directory.view().len(), 240 - revoked.len());
+        }
+        assert_eq!(one.view().candidates(), other.view().candidates());
     });
 }
 
