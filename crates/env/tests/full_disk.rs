@@ -6,6 +6,11 @@ use std::io::{self, IoSlice, Write};
 use std::process::Command;
 
 use env::disk::{DirDisk, Disk};
+use skipped::skipped;
+
+#[allow(unreachable_pub, reason = "testkit's, which names this crate")]
+#[path = "../../testkit/src/skipped.rs"]
+mod skipped;
 
 /// Bytes that tell where they come from.
 fn pattern(from: usize, len: usize) -> Vec<u8> {
@@ -33,8 +38,7 @@ impl Drop for SmallDisk {
 #[test]
 fn a_full_disk_refuses_what_it_could_not_keep_and_takes_more_when_it_has_room() {
     let Some(small) = SmallDisk::mount() else {
-        println!("SKIPPED: a tmpfs cannot be mounted here");
-        return;
+        return skipped("a full disk: a tmpfs cannot be mounted here");
     };
     let disk = DirDisk::open(small.0.path().join("store")).expect("it opens");
     let _lock = disk.lock().expect("it is locked");
@@ -73,8 +77,7 @@ fn a_full_disk_refuses_what_it_could_not_keep_and_takes_more_when_it_has_room() 
 #[test]
 fn what_is_on_a_disk_that_became_read_only_is_read() {
     let Some(small) = SmallDisk::mount() else {
-        println!("SKIPPED: a tmpfs cannot be mounted here");
-        return;
+        return skipped("a disk that became read-only: a tmpfs cannot be mounted here");
     };
     let place = small.0.path().join("store");
     let disk = DirDisk::open(&place).expect("it opens");
@@ -86,8 +89,7 @@ fn what_is_on_a_disk_that_became_read_only_is_read() {
     let mut remount = Command::new("mount");
     remount.args(["-o", "remount,ro"]).arg(small.0.path());
     if !remount.output().is_ok_and(|done| done.status.success()) {
-        println!("SKIPPED: a tmpfs cannot be made read-only here");
-        return;
+        return skipped("a disk that became read-only: a tmpfs cannot be made so here");
     }
     let disk = DirDisk::open(&place).expect("it opens");
     let file = disk.open("a", false).expect("to be read");

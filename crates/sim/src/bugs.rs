@@ -13,6 +13,8 @@ pub enum PlantedBug {
     SkipProof,
     /// All pages of a content are sealed at one index.
     SealTwice,
+    /// A reader opens pages whatever their MACs are.
+    SkipPageMac,
     /// A writer is answered when s-1 fragments of a stripe are stored.
     AcknowledgeStripeEarly,
     /// A reader takes a fragment that proves itself for the one that it asked for, and does not look which the header says it is.
@@ -62,7 +64,12 @@ impl Planted {
             Some(PlantedBug::VoteAfterAmnesia) => Some(Heads::VoteAfterAmnesia),
             _ => None,
         });
-        document::planted::seal_twice(bug == Some(PlantedBug::SealTwice));
+        use document::planted::PlantedBug as Sealing;
+        document::planted::plant(match bug {
+            Some(PlantedBug::SealTwice) => Some(Sealing::SealTwice),
+            Some(PlantedBug::SkipPageMac) => Some(Sealing::SkipPageMac),
+            _ => None,
+        });
         Self(())
     }
 }
@@ -72,6 +79,6 @@ impl Drop for Planted {
         walk::planted::plant(None);
         librarian::planted::plant(None);
         committee::planted::plant(None);
-        document::planted::seal_twice(false);
+        document::planted::plant(None);
     }
 }

@@ -4,6 +4,7 @@ pub mod answers;
 pub mod bytes;
 pub(crate) mod charged;
 pub mod durability;
+pub(crate) mod forged;
 pub(crate) mod gone;
 pub(crate) mod holdings;
 pub mod liveness;

@@ -63,8 +63,8 @@ pub(crate) struct Inner {
     pub(crate) events: u64,
     kept: Option<Vec<String>>,
     pub(crate) findings: Vec<Finding>,
-    /// Records that each peer said it has durably.
-    pub(crate) acknowledged: BTreeMap<usize, BTreeSet<RecordId>>,
+    /// Records that each peer said it has durably, and where they live.
+    pub(crate) acknowledged: BTreeMap<usize, BTreeMap<RecordId, Place>>,
     /// Peers that acknowledged to each author, by record.
     pub(crate) received: BTreeMap<usize, Received>,
     /// Stripes whose headers were sent to anybody.
@@ -74,6 +74,8 @@ pub(crate) struct Inner {
     pub(crate) contents: Vec<Content>,
     /// What was ever shown as paid for, by place.
     pub(crate) paid: BTreeMap<Place, BTreeSet<Paid>>,
+    /// Records whose author ended, or tried to end, what pays for them.
+    pub(crate) ended: BTreeSet<RecordId>,
     /// Stripes whose header lies; how many fragments each run of each party fetched of one.
     pub(crate) poisoned: BTreeMap<Place, BTreeMap<(usize, u64), u32>>,
     pub(crate) tallies: BTreeMap<&'static str, u64>,
@@ -110,6 +112,7 @@ impl History {
             pages: BTreeMap::new(),
             contents: Vec::new(),
             paid: BTreeMap::new(),
+            ended: BTreeSet::new(),
             poisoned: BTreeMap::new(),
             tallies: BTreeMap::new(),
         })))
@@ -183,6 +186,15 @@ impl History {
                 self.lock().paid.entry(leaf.place).or_default().insert(paid);
             }
         }
+    }
+
+    /// Whether nobody pays any more for a record that somebody paid for: its author ended it, or its time is over at this time,
+    /// Unix seconds.
+    pub(crate) fn is_over(&self, id: &RecordId, place: &Place, now_s: u64) -> bool {
+        let inner = self.lock();
+        let paid = inner.paid.get(place);
+        inner.ended.contains(id)
+            || paid.is_some_and(|paid| paid.iter().all(|one| one.until <= now_s))
     }
 
     /// A party was sent a record that lives at this place.

@@ -72,12 +72,12 @@ impl Ledger {
     }
 }
 
-/// Peers that run, but for these. Who has left runs on and serves nobody.
+/// Peers that run, but for these. Who has left runs on and serves nobody; whose power went does not run any more.
 pub(crate) fn running(world: &World, but: &BTreeSet<usize>) -> Vec<(usize, Running)> {
     let peers = world.peers();
     let all = peers.iter().enumerate().filter(|(number, _)| !but.contains(number));
     let runs = all.filter_map(|(number, peer)| Some((number, peer.running.clone()?)));
-    runs.filter(|(_, one)| !one.librarian.has_left()).collect()
+    runs.filter(|(_, one)| one.is_alive() && !one.librarian.has_left()).collect()
 }
 
 /// What is really on the disks of these, of something that was acknowledged.

@@ -92,6 +92,8 @@ pub struct Plan {
     pub crowd: usize,
     /// How peers keep the network whole, and authors pay; they do neither where it is not said.
     pub keeping: Option<Keeping>,
+    /// Whether disks take no time where nothing is wrong with them; of others, those of every second peer take a little.
+    pub instant_disks: bool,
 }
 
 /// How peers keep the network whole, and what they ask of leases.
@@ -111,10 +113,7 @@ impl Plan {
         let organisations = chance.one(&[1, 2, 3, 3, 3]).min(peers);
         let authors = 2 + chance.index(2);
         let victim = chance.permille(600).then(|| chance.index(peers));
-        let (events, liars) = (Vec::new(), false);
-        let (crowd, keeping) = (0, None);
-        let mut plan =
-            Self { peers, organisations, authors, victim, events, liars, crowd, keeping };
+        let mut plan = Self { victim, liars: false, ..Self::quiet(peers, organisations, authors) };
         for _ in 0..(3 + chance.below(10)) {
             plan.add_trouble(&mut chance);
         }
@@ -130,9 +129,17 @@ impl Plan {
 
     /// A network to which nothing happens by itself.
     pub fn quiet(peers: usize, organisations: usize, authors: usize) -> Self {
-        let (victim, events, liars) = (None, Vec::new(), true);
-        let (crowd, keeping) = (0, None);
-        Self { peers, organisations, authors, victim, events, liars, crowd, keeping }
+        Self {
+            peers,
+            organisations,
+            authors,
+            victim: None,
+            events: Vec::new(),
+            liars: true,
+            crowd: 0,
+            keeping: None,
+            instant_disks: false,
+        }
     }
 
     /// What befalls anybody.

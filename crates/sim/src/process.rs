@@ -135,19 +135,39 @@ impl<F> Drop for Gated<F> {
     }
 }
 
-/// How slow a machine's disks are: whatever is asked of them takes up to so many milliseconds. Outlives its processes.
+/// How slow a machine's disks are: whatever is asked of them takes less than so many milliseconds. Outlives its processes.
 #[derive(Clone, Debug, Default)]
-pub struct Slowness(Arc<AtomicU64>);
+pub struct Slowness(Arc<Speed>);
+
+#[derive(Debug, Default)]
+struct Speed {
+    usual_ms: u64,
+    ms_max: AtomicU64,
+}
 
 impl Slowness {
-    /// From now on; 0 for no time at all.
+    /// Disks that take less than so many milliseconds when nothing is wrong with them; 0 for no time at all.
+    pub fn usually(usual_ms: u64) -> Self {
+        Self(Arc::new(Speed { usual_ms, ms_max: AtomicU64::new(usual_ms) }))
+    }
+
+    /// From now on; 0 for as slow as they usually are.
     pub fn set(&self, ms_max: u64) {
-        self.0.store(ms_max, Ordering::SeqCst);
+        self.0.ms_max.store(ms_max.max(self.0.usual_ms), Ordering::SeqCst);
+    }
+
+    fn ms_max(&self) -> u64 {
+        self.0.ms_max.load(Ordering::SeqCst)
+    }
+
+    fn is_usual(&self) -> bool {
+        self.ms_max() == self.0.usual_ms
     }
 }
 
-/// Tasks of one process. CPU work runs inline, so it ends before the process can; blocking work too, unless the disks are
-/// slow: then it waits, each piece by itself, and a process that dies meanwhile never did it.
+/// Tasks of one process. CPU work runs inline, so it ends before the process can; blocking work too, unless the disks take
+/// time: then it waits, each piece by itself, and a process that dies meanwhile never did it. What is asked for in that time
+/// gathers, as it does beside a real disk: one write and one sync are then for several who asked.
 pub(crate) struct ProcessTasks {
     pub(crate) process: Arc<Process>,
     pub(crate) env: Env,
@@ -166,7 +186,7 @@ impl Tasks for ProcessTasks {
     }
 
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
-        let ms_max = self.slowness.0.load(Ordering::SeqCst);
+        let (ms_max, is_usual) = (self.slowness.ms_max(), self.slowness.is_usual());
         if ms_max == 0 {
             return self.env.tasks.blocking(work);
         }
@@ -174,7 +194,7 @@ impl Tasks for ProcessTasks {
         let (clock, history) = (Arc::clone(&self.env.clock), self.history.clone());
         let waiting = async move {
             clock.sleep(Duration::from_millis(ms)).await;
-            history.tally("disk: slow");
+            history.tally(if is_usual { "disk: it takes its time" } else { "disk: slow" });
             work();
         };
         self.spawn(waiting.boxed()).detach();
@@ -227,6 +247,35 @@ mod tests {
             process.kill();
             env.clock.sleep(SECOND).await;
             assert_eq!(done.load(Ordering::SeqCst), halfway);
+        });
+    }
+
+    #[test]
+    fn disks_that_were_slow_are_again_as_slow_as_they_usually_are() {
+        testkit::time::run(1, |env| async move {
+            let (process, slowness) = (Arc::new(Process::default()), Slowness::usually(3));
+            let own = tasks_of(&process, &env, &slowness);
+            let done = Arc::new(AtomicU64::new(0));
+            let count = || done.load(Ordering::SeqCst);
+            let ask = || {
+                let done = done.clone();
+                own.blocking(Box::new(move || {
+                    done.fetch_add(1, Ordering::SeqCst);
+                }));
+            };
+            (0..20).for_each(|_| ask());
+            assert_eq!(count(), 0, "not at once");
+            env.clock.sleep(Duration::from_millis(5)).await;
+            assert_eq!(count(), 20);
+            slowness.set(5_000);
+            (0..20).for_each(|_| ask());
+            env.clock.sleep(Duration::from_millis(5)).await;
+            assert!(count() < 40);
+            env.clock.sleep(SECOND * 5).await;
+            slowness.set(0);
+            (0..20).for_each(|_| ask());
+            env.clock.sleep(Duration::from_millis(5)).await;
+            assert_eq!(count(), 60);
         });
     }
 

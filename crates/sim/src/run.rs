@@ -11,7 +11,7 @@ use futures::FutureExt;
 
 use crate::bugs::{Planted, PlantedBug};
 use crate::check::secrecy::Logs;
-use crate::check::{durability, liveness, secrecy};
+use crate::check::{durability, forged, liveness, secrecy};
 use crate::history::{Finding, History};
 use crate::plan::Plan;
 use crate::probe;
@@ -59,6 +59,7 @@ pub fn run(seed: u64, options: RunOptions) -> Report {
             author.join().await;
         }
         liveness::check(&world).await;
+        forged::check(&world).await;
         probe::metrics(&world);
         durability::check(&world).await;
     })

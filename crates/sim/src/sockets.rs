@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use env::Clock;
 use overlay::MemoryMesh;
+use testkit::disk::FaultyDisk;
 use testkit::network::community;
 
 pub use self::plan::Trouble;
@@ -150,7 +151,7 @@ impl Sim {
                     let program = Box::pin(programs::peer(Arc::clone(&shared), number));
                     let ended = program.await;
                     if let Err(error) = ended {
-                        shared.history.find("Q6", format!("peer {number} ended: {error}"));
+                        shared.ended(number, &format!("peer {number} ended: {error}"));
                     }
                     Ok(())
                 }
@@ -172,8 +173,9 @@ impl Sim {
         loop {
             let ended = self.turmoil.step().unwrap_or_else(|error| panic!("{error}"));
             if ended {
-                return;
+                return self.count_met();
             }
+            self.end_unpowered();
             let now = self.turmoil.elapsed();
             while let Some((_, event)) = events.next_if(|(at, _)| *at <= now) {
                 self.happens(&event);
@@ -200,6 +202,10 @@ impl Sim {
                 self.turmoil.set_max_message_latency(longest);
             }
             Trouble::Kill(peer) => self.crash(*peer, false),
+            Trouble::PowerFails(peer, operations) => {
+                let slots = self.shared.slots();
+                slots[*peer].disks.iter().for_each(|disk| disk.crash_after(*operations));
+            }
             Trouble::PowerCut(peer) => self.crash(*peer, true),
             Trouble::Start(peer) => self.start(*peer),
         }
@@ -208,9 +214,11 @@ impl Sim {
             Trouble::Mute(_) => "partition one way",
             Trouble::Hold(_) => "hold",
             Trouble::Kill(_) => "kill",
-            Trouble::PowerCut(_) => "power cut",
+            Trouble::PowerFails(..) => "power cut",
             Trouble::Latency(_) => "latency",
-            Trouble::Together | Trouble::Release(_) | Trouble::Start(_) => "ends",
+            Trouble::Together | Trouble::Release(_) | Trouble::PowerCut(_) | Trouble::Start(_) => {
+                "ends"
+            }
         });
     }
 
@@ -256,17 +264,31 @@ impl Sim {
     }
 
     fn crash(&mut self, peer: usize, power: bool) {
-        if !self.turmoil.is_host_running(peer_name(peer)) {
-            return;
-        }
         // What the program holds goes with it.
         self.shared.slots()[peer].librarian = None;
-        self.turmoil.crash(peer_name(peer));
+        if self.turmoil.is_host_running(peer_name(peer)) {
+            self.turmoil.crash(peer_name(peer));
+        }
         if power {
             let mut slots = self.shared.slots();
             let slot = &mut slots[peer];
             slot.disks = [slot.disks[0].crash(), slot.disks[1].crash()];
         }
+    }
+
+    /// Ends the programs of peers whose power went during the last tick: in what was left of it they could read and write nothing.
+    fn end_unpowered(&mut self) {
+        let unpowered =
+            |peer: &usize| self.shared.slots()[*peer].disks.iter().any(|disk| !disk.is_powered());
+        let dark: Vec<usize> = (0..self.size.peers).filter(unpowered).collect();
+        dark.into_iter().for_each(|peer| self.crash(peer, true));
+    }
+
+    /// Counts the faults that the disks really met.
+    fn count_met(&self) {
+        let slots = self.shared.slots();
+        let met = slots.iter().flat_map(|slot| &slot.disks).flat_map(FaultyDisk::take_met);
+        met.for_each(|(what, count)| self.shared.history.tally_many(what, count));
     }
 
     fn start(&mut self, peer: usize) {

@@ -20,7 +20,7 @@ use ::bytes::Bytes;
 use author::{NoProgress, PutOptions, PutReport};
 
 use crate::chance::Chance;
-use crate::check::answers::Begun;
+use crate::check::answers::{self, Begun};
 use crate::check::bytes;
 use crate::check::holdings::Kept;
 use crate::history::Content;
@@ -28,7 +28,7 @@ use crate::run::{Report, RunOptions, in_world, run_all};
 use crate::workload::content;
 use crate::world::World;
 
-pub use keeping::{CASTS, GEPPETTO, POISONER, REVENANT};
+pub use keeping::{CASTS, GEPPETTO, HONEST, POISONER, REVENANT};
 pub use slow::{Compared, slow};
 
 /// What is asked.
@@ -73,17 +73,17 @@ pub fn command(seed: u64, trial: Trial) -> String {
 }
 
 /// A put that was answered.
-struct Answered {
+pub(crate) struct Answered {
     /// Which of the history's contents.
     at: usize,
-    report: PutReport,
+    pub(crate) report: PutReport,
     /// Who acknowledged what of it.
     kept: Vec<Kept>,
 }
 
 impl World {
     /// Puts one content and notes what was acknowledged; `None` where it failed.
-    async fn put_kept(
+    pub(crate) async fn put_kept(
         &self,
         number: usize,
         len: usize,
@@ -122,6 +122,12 @@ impl World {
         let at = history.contents.len() - 1;
         drop(history);
         Some(Answered { at, report, kept })
+    }
+
+    /// What a put reached in a network of so many peers with which nothing is wrong.
+    fn check_calm(&self, put: &Answered, peers: usize) {
+        let genesis = &self.community.genesis;
+        answers::by_the_table(&self.history, &put.kept, put.report.full, peers, genesis);
     }
 
     /// Counts stripes of which a spare has a fragment.

@@ -10,6 +10,7 @@
 //! Calls overtake each other, as streams of one connection do. What is not here: bandwidth, and TLS.
 
 mod line;
+mod seen;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -271,7 +272,7 @@ impl Wires {
         self.env.tasks.spawn(arriving.boxed()).detach();
     }
 
-    fn process_at(&self, address: &str) -> Option<(usize, Arc<Process>)> {
+    pub(crate) fn process_at(&self, address: &str) -> Option<(usize, Arc<Process>)> {
         self.lock().processes.get(address).cloned()
     }
 }

@@ -24,6 +24,7 @@ use crate::process::{Process, ProcessTasks, Slowness};
 use crate::skew::SkewedClock;
 use crate::wires::Wires;
 pub use author_slot::{AuthorSlot, RunningAuthor};
+use peer_slot::DiskKind;
 pub use peer_slot::{PeerSlot, Running};
 
 /// Bytes that a peer of a crowd offers, as all others do.
@@ -90,7 +91,12 @@ impl World {
         let homes = homes.prefix("holdfast-sim-");
         let homes = if shm.is_dir() { homes.tempdir_in(shm) } else { homes.tempdir() };
         let mut chance = Chance::new(seed, "disks");
-        let peers = (0..plan.peers).map(|number| PeerSlot::new(number, &env, &mut chance));
+        let mut kinds = Chance::new(seed, "kinds of disks");
+        let directly = kinds.permille(500);
+        let peers = (0..plan.peers).map(|_| {
+            let takes_time = kinds.permille(500) && !plan.instant_disks;
+            PeerSlot::new(DiskKind { directly, takes_time }, &env, &mut chance)
+        });
         let authors = (0..plan.authors).map(AuthorSlot::new);
         Arc::new(Self {
             seed,

@@ -24,7 +24,7 @@ fn a_seed_repeats_itself() {
 
 #[test]
 fn a_trial_repeats_itself() {
-    for trial in [Trial::Losses, Trial::Churn] {
+    for trial in [Trial::Losses, Trial::Churn, Trial::Keeping] {
         let on_a_thread = |seed: u64| {
             let run = move || trial::run(seed, trial, RunOptions::default());
             std::thread::spawn(run).join().expect("it ends")
@@ -34,4 +34,13 @@ fn a_trial_repeats_itself() {
         assert_eq!(first, on_a_thread(2), "{trial:?}");
         assert_ne!(first.hash, on_a_thread(3).hash);
     }
+}
+
+#[test]
+fn a_comparison_of_slow_holders_repeats_itself() {
+    let on_a_thread = || {
+        let run = || trial::slow(2, RunOptions::default());
+        std::thread::spawn(run).join().expect("it ends")
+    };
+    assert_eq!(on_a_thread(), on_a_thread());
 }

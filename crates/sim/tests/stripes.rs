@@ -49,6 +49,8 @@ fn finds_nothing(trial: Trial, seeds: u64, reached: &[&str]) {
 #[test]
 fn a_put_survives_whatever_it_promises_to_survive() {
     let reached = [
+        "disk: a failed sync",
+        "disk: a torn write",
         "event: disk lost",
         "liar: a fragment of another stripe",
         "liar: a record cut short",

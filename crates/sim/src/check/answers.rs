@@ -1,29 +1,37 @@
 //! Q2 at the answer of a put: every copied record at W holders, s fragments of every stripe, all of them where it says *full*,
 //! and no record that lacks more than the report says.
+//!
+//! W and N are what the author's own program says, since who it knows and reaches decides them. That alone would find nothing where
+//! the program says too little: so whoever knows three peers must survive the loss of one, and where nothing is wrong with the
+//! network what was acknowledged goes by the table of all its peers ([`by_the_table`]).
 
 use std::collections::BTreeSet;
 
 use author::PutReport;
-use crypto::RecordId;
+use crypto::{Genesis, RecordId};
 use document::Kind;
-use placement::{Profile, Redundancy};
+use placement::{PAGE_COPIES, Profile, Redundancy, redundancy};
 use walk::Walker;
 
 use super::holdings::{Kept, Received};
 use crate::history::History;
 
-/// The redundancy of each kind as an author saw it at one time.
-pub(crate) struct Seen([(Kind, Redundancy); 4]);
+/// The redundancy of each kind as an author saw it at one time, and how many peers it knew.
+pub(crate) struct Seen {
+    kinds: [(Kind, Redundancy); 4],
+    peers: usize,
+}
 
 impl Seen {
     /// As this walker sees it now.
     pub(crate) fn by(walker: &Walker) -> Self {
         let kinds = [Kind::Page, Kind::Entry, Kind::Envelope, Kind::Stripe];
-        Self(kinds.map(|kind| (kind, walker.redundancy(kind))))
+        let kinds = kinds.map(|kind| (kind, walker.redundancy(kind)));
+        Self { kinds, peers: walker.directory().view().len() }
     }
 
     fn of(&self, kind: Kind) -> Redundancy {
-        let found = self.0.iter().find(|(one, _)| *one == kind);
+        let found = self.kinds.iter().find(|(one, _)| *one == kind);
         found.map_or(Redundancy { copies: 1, acknowledged: 1 }, |(_, redundancy)| *redundancy)
     }
 }
@@ -100,8 +108,36 @@ impl Begun {
                 history.find("Q2", what);
             }
         }
+        // W is 2 at least of three copies, which there are of everything where three peers are known.
+        let known = self.seen.peers.min(after.peers);
+        if promise.answered == 0 && known >= PAGE_COPIES as usize {
+            let what = format!("a put by one who knows {known} peers survives no loss of any");
+            history.find("Q2", what);
+        }
         promise.holders = dearest_first(&kept);
         (promise, kept)
+    }
+}
+
+/// Where nothing is wrong with a network of so many peers: every copied record is at W holders of the table, at N where the put says
+/// *full*, whatever the author's program takes for its W and N.
+pub(crate) fn by_the_table(
+    history: &History,
+    kept: &[Kept],
+    full: bool,
+    peers: usize,
+    genesis: &Genesis,
+) {
+    for one in kept {
+        let Kept::Copies { id, kind, holders } = one else { continue };
+        let wanted = redundancy(*kind, peers, genesis.suite, genesis.copies);
+        let needed = if full { wanted.copies } else { wanted.acknowledged };
+        if holders.len() < needed as usize {
+            let (kind, acked) = (kind.name(), holders.len());
+            let what =
+                format!("{kind} {id} has {acked} holders and not {needed}, of {peers} peers");
+            history.find("Q2", what);
+        }
     }
 }
 
@@ -128,4 +164,29 @@ fn dearest_first(kept: &[Kept]) -> Vec<usize> {
         }
     }
     holders
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::search::Needle;
+
+    #[test]
+    fn fewer_holders_than_the_table_asks_for_are_found() {
+        let clock = Arc::new(testkit::time::VirtualClock::new());
+        let history = History::new(clock, Needle::new(1), false);
+        let genesis = testkit::network::community(1, 1).genesis;
+        let found = |holders: usize, full: bool, peers: usize| {
+            let holders = (0..holders).collect();
+            let id = RecordId::new([1; 32]);
+            let kept = [Kept::Copies { id, kind: Kind::Entry, holders }];
+            by_the_table(&history, &kept, full, peers, &genesis);
+            std::mem::take(&mut history.lock().findings).len()
+        };
+        assert_eq!([found(3, true, 8), found(2, true, 8)], [0, 1], "N");
+        assert_eq!([found(2, false, 8), found(1, false, 8)], [0, 1], "W");
+        assert_eq!([found(5, true, 9), found(3, true, 9)], [0, 1], "of nine peers");
+    }
 }

@@ -65,7 +65,7 @@ async fn check_disks(world: &World) {
         let running = world.peers()[number].running.clone();
         let Some(running) = running.filter(|_| world.plan.victim != Some(number)) else { continue };
         let kept = world.history.lock().acknowledged.get(&number).cloned().unwrap_or_default();
-        for id in kept {
+        for id in kept.into_keys() {
             use store::RecordStore;
             if !matches!(running.store.get(&id).await, Ok(Some(_))) {
                 world.history.find("Q2", format!("peer {number} acknowledged {id} and lost it"));

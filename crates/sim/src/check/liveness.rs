@@ -1,14 +1,19 @@
-//! Q6: when faults stop, everything pending finishes: all peers see each other, every publication is in every log, every
-//! acknowledged content can be read by all who may, and every share is in its reader's inbox.
+//! Q6: when faults stop, everything pending finishes: all peers see each other and take writes, every publication is in every
+//! log, every acknowledged content can be read by all who may, every share is in its reader's inbox, and what is put then gets
+//! all its copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use author::PutOptions;
 use bytes::Bytes;
 use crypto::RecordId;
 use document::Publication;
+use librarian::Librarian;
+use placement::{PAGE_COPIES, Profile};
 use walk::Health;
 
+use crate::chance::Chance;
 use crate::check::bytes::text;
 use crate::world::{Running, World};
 
@@ -16,6 +21,10 @@ use crate::world::{Running, World};
 /// other peer.
 pub const WHOLE_WITHIN: Duration = Duration::from_secs(1800);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How long after that a put may still find a holder that takes nothing: back-offs end after half a minute.
+pub const FULL_WITHIN: Duration = Duration::from_secs(120);
+/// A content that is put then: more than an entry takes, so that its page has holders too.
+const LAST_BYTES: usize = 20_000;
 /// More than a log has in one run.
 const ROWS_MAX: usize = 100_000;
 
@@ -37,6 +46,33 @@ pub async fn check(world: &World) {
     world.history.event("the network is whole");
     for number in 0..world.plan.authors {
         read_all(world, number).await;
+    }
+    for number in 0..world.plan.authors {
+        put_in_full(world, number).await;
+    }
+}
+
+/// What an author puts once all trouble is over gets all its copies, and soon.
+pub(crate) async fn put_in_full(world: &World, number: usize) {
+    let began = world.env.clock.elapsed();
+    let mut chance = Chance::new(world.seed, &format!("last put of author {number}"));
+    loop {
+        let profile = Some(Profile::Copies(PAGE_COPIES));
+        let options = PutOptions { profile, ..PutOptions::default() };
+        let putting = world.put_kept(number, LAST_BYTES, options, &[], &mut chance);
+        let put = Box::pin(putting).await;
+        let reached = put.map(|put| (put.report.acked, put.report.wanted, put.report.full));
+        if let Some((.., true)) = reached {
+            return world.history.tally("put in full at the end");
+        }
+        if world.env.clock.elapsed() - began > FULL_WITHIN {
+            let reached = reached.map_or("nothing".to_owned(), |(acked, wanted, _)| {
+                format!("{acked} of {wanted} copies")
+            });
+            let what = format!("all trouble is over and a put of author {number} gets {reached}");
+            return world.history.find("Q6", what);
+        }
+        world.env.clock.sleep(LOOK_EVERY).await;
     }
 }
 
@@ -72,6 +108,7 @@ async fn lacks(world: &World, decoded: &mut Decoded) -> Vec<String> {
             lacks.push(format!("peer {number} sees {well} of {} peers", world.plan.peers));
             continue;
         }
+        lacks.extend(refuses(number, librarian));
         let journal = librarian.journal();
         let rows = match journal.read(journal.start(), ROWS_MAX).await {
             Ok(rows) => rows,
@@ -91,6 +128,16 @@ async fn lacks(world: &World, decoded: &mut Decoded) -> Vec<String> {
         }
     }
     lacks
+}
+
+/// That a peer takes no writes, where it does not, though nobody told it to leave.
+pub(crate) fn refuses(number: usize, librarian: &Librarian) -> Option<String> {
+    let status = librarian.status();
+    if status.state == "leaving" {
+        return None;
+    }
+    let why = status.read_only.or((status.state != "serving").then_some(status.state))?;
+    Some(format!("peer {number} takes no writes: {why}"))
 }
 
 /// Everything that an author may read is read.

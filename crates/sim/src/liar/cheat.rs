@@ -17,6 +17,7 @@ use env::calls::leases::{Forgotten, LeaseAnswer, LeaseRequest};
 use env::calls::{CallError, Caller, Calls, Endpoint, FindRequest, FindResponse};
 
 use super::{Liar, Liars};
+use crate::wires::Wires;
 
 /// A way to cheat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub enum Cheat {
 pub(crate) struct Knowing {
     /// Its own calls, past its program.
     pub(crate) calls: Option<Arc<dyn Calls>>,
+    /// Where those run whom it calls.
+    pub(crate) wires: Option<Arc<Wires>>,
     /// Everybody else.
     pub(crate) others: Vec<Endpoint>,
     /// What it says of them.
@@ -147,11 +150,13 @@ impl Liar {
 impl Liars {
     /// A record that is to be proven, from whoever has it.
     async fn relayed(&self, knowing: &Knowing, ask: &ProveAt) -> Option<Record> {
-        let calls = knowing.calls.as_ref()?;
+        let (calls, wires) = (knowing.calls.as_ref()?, knowing.wires.as_ref()?);
         let request = FindRequest { id: ask.id, place: self.place_of(&ask.id) };
         for other in &knowing.others {
-            let found = calls.find(other, request, RELAY_LIMIT).await;
-            if let Ok(FindResponse::Found(record)) = found {
+            let Some((_, process)) = wires.process_at(&other.address) else { continue };
+            // It answers nothing any more once it is dead.
+            let found = process.gate(calls.find(other, request, RELAY_LIMIT)).await;
+            if let Some(Ok(FindResponse::Found(record))) = found {
                 self.history.tally_many("cheat: bytes relayed", record.bytes.len() as u64);
                 return Some(record);
             }

@@ -22,11 +22,18 @@ pub enum Trouble {
     Latency(u64),
     /// The peer is killed; its disks have what it wrote.
     Kill(usize),
+    /// The power of the peer goes after so many more operations of its disks, in the middle of the next one.
+    PowerFails(usize, u64),
     /// The peer has no power; its disks have what was synced, and any part of the rest.
     PowerCut(usize),
     /// The peer starts again.
     Start(usize),
 }
+
+/// Operations of a disk before the power goes, at most.
+const OPERATIONS_MAX: u64 = 12;
+/// How long a peer stays without power at least.
+const DARK: Duration = Duration::from_millis(500);
 
 /// What happens, in order.
 pub(super) fn plan(
@@ -55,12 +62,19 @@ pub(super) fn plan(
         };
         events.extend([(at, begins), (end, ends)]);
     }
-    for _ in 0..(2 + peers as u64 / 4) {
+    for _ in 0..(3 + peers as u64 / 4) {
         let at = from + Duration::from_millis(chance.below(span * 3 / 4));
         let back = at + Duration::from_millis(500 + chance.below(span / 4));
         let peer = chance.index(peers);
-        let ends = if chance.permille(600) { Trouble::PowerCut(peer) } else { Trouble::Kill(peer) };
-        events.extend([(at, ends), (back, Trouble::Start(peer))]);
+        if chance.permille(700) {
+            // Where the peer does not use its disks so much, the power goes in between.
+            let fails = Trouble::PowerFails(peer, chance.below(OPERATIONS_MAX));
+            let back = back.min(until - DARK);
+            events.extend([(at, fails), (back, Trouble::PowerCut(peer))]);
+            events.push((back + DARK, Trouble::Start(peer)));
+        } else {
+            events.extend([(at, Trouble::Kill(peer)), (back, Trouble::Start(peer))]);
+        }
     }
     for _ in 0..3 {
         let at = from + Duration::from_millis(chance.below(span));

@@ -19,7 +19,8 @@ use walk::{Directory, Health, WalkOptions, Walker};
 
 use super::net::{Port, Sockets, env_of};
 use crate::chance::{Chance, noise};
-use crate::check::bytes;
+use crate::check::liveness::FULL_WITHIN;
+use crate::check::{bytes, liveness};
 use crate::history::History;
 
 /// The port in the peers' certificates (`testkit::network`).
@@ -88,11 +89,15 @@ impl Shared {
         homes: tempfile::TempDir,
     ) -> Arc<Self> {
         let mut chance = Chance::new(seed, "disks");
-        let slot = |_| Slot {
-            disks: [FaultyDisk::new(chance.bits()), FaultyDisk::new(chance.bits())],
-            runs: 0,
-            librarian: None,
+        let directly = Chance::new(seed, "kinds of disks").permille(500);
+        let mut disk = || {
+            let disk = FaultyDisk::new(chance.bits());
+            if directly {
+                disk.write_directly();
+            }
+            disk
         };
+        let slot = |_| Slot { disks: [disk(), disk()], runs: 0, librarian: None };
         Arc::new(Self {
             seed,
             history,
@@ -123,6 +128,15 @@ impl Shared {
 
     pub(super) fn arrived(&self) -> usize {
         *lock(&self.arrived)
+    }
+
+    /// A peer's program ended by itself: rightly, where its power went while it was started.
+    pub(super) fn ended(&self, number: usize, what: &str) {
+        if self.slots()[number].disks.iter().all(FaultyDisk::is_powered) {
+            self.history.find("Q6", what.to_owned());
+        } else {
+            self.history.event(what);
+        }
     }
 }
 
@@ -197,6 +211,7 @@ fn lacks(shared: &Shared) -> Vec<String> {
         if well < slots.len() {
             lacks.push(format!("peer {number} sees {well} of {} peers", slots.len()));
         }
+        lacks.extend(liveness::refuses(number, librarian));
     }
     lacks
 }
@@ -220,7 +235,7 @@ pub(super) async fn author(shared: Arc<Shared>, number: usize) -> turmoil::Resul
         let pause = writer.chance.below(3000);
         tokio::time::sleep(Duration::from_millis(200 + pause)).await;
         match writer.chance.below(5) {
-            0 | 1 => writer.put().await,
+            0 | 1 => _ = writer.put().await,
             4 => writer.join().await,
             _ => writer.get_one().await,
         }
@@ -233,6 +248,9 @@ pub(super) async fn author(shared: Arc<Shared>, number: usize) -> turmoil::Resul
         writer = Writer::new(&shared, number)?;
         writer.join().await;
         writer.get_all().await;
+        if phase == Phase::Whole {
+            writer.put_in_full().await;
+        }
         *lock(&shared.arrived) += 1;
     }
     Ok(())
@@ -280,7 +298,20 @@ impl Writer {
         self.shared.history.event(format!("author {} knows {known:?}", self.number));
     }
 
-    async fn put(&mut self) {
+    /// What is put once all trouble is over gets all its copies, and soon.
+    async fn put_in_full(&mut self) {
+        let until = self.env.clock.elapsed() + FULL_WITHIN;
+        while !self.put().await {
+            if self.env.clock.elapsed() > until {
+                let what = format!("all is well and author {} cannot put in full", self.number);
+                return self.shared.history.find("Q6", what);
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Puts a content; whether it got all its copies.
+    async fn put(&mut self) -> bool {
         let (seed, len) = (self.chance.bits(), self.chance.one(&SIZES));
         let source = Bytes::from(noise(seed, len));
         let putting = self.author.put(&source[..], PutOptions::default(), Arc::new(NoProgress));
@@ -291,6 +322,7 @@ impl Writer {
                 history.event(format!("author {} put {len} full {}", self.number, report.full));
                 let put = Put { author: self.number, address: report.address, bytes: source };
                 lock(&self.shared.puts).push(put);
+                return report.full;
             }
             Ok(Err(error)) => {
                 history.tally("failed");
@@ -299,6 +331,7 @@ impl Writer {
             }
             Err(_) => history.find("Q6", format!("author {} got no answer: put", self.number)),
         }
+        false
     }
 
     fn own(&self) -> Vec<(RecordId, Bytes)> {

@@ -58,6 +58,7 @@ pub(super) async fn run(world: Arc<World>) {
     for number in 0..CONTENTS {
         let len = chance.one(&SIZES);
         let put = world.put_kept(0, len, PutOptions::default(), &[1, 2], &mut chance).await;
+        put.iter().for_each(|put| world.check_calm(put, peers));
         match put {
             Some(put) if put.report.full => kept.extend(put.kept),
             _ => {

@@ -5,7 +5,7 @@
 //!   --> for four minutes: puts of copies and stripes, leases that end, forgets; kills, power cuts, lost disks, whole organisations,
 //!       a disk set back, a peer that leaves, peers that never return
 //!   --> all of it stops but the cheating, and nobody does anything: within a time all that is paid for is at full redundancy,
-//!       and nothing else is there --> a while later it still is --> all is read, accounts are compared with disks
+//!       and nothing else is there --> a while later it still is --> all is read, accounts are compared with disks, and more is put
 //! ```
 //! Destroying what the network has not mended yet would only show that what is gone is gone: so whatever destroys data waits until all that
 //! was acknowledged is there without it (`trouble`). A network that mends nothing is found at the end, by what lacks.
@@ -23,12 +23,12 @@ use librarian::{KeepingOptions, LeaseSettings};
 
 use crate::chance::Chance;
 use crate::check::redundancy::Parties;
-use crate::check::{bytes, charged, gone, poisoned, redundancy};
+use crate::check::{bytes, charged, gone, liveness, poisoned, redundancy};
 use crate::ledger::{Entry, Ledger};
 use crate::plan::{Keeping, Plan};
 use crate::world::World;
 use cast::Cast;
-pub use cast::{CASTS, GEPPETTO, POISONER, REVENANT};
+pub use cast::{CASTS, GEPPETTO, HONEST, POISONER, REVENANT};
 
 /// How long things go wrong.
 const TROUBLE: Duration = Duration::from_secs(240);
@@ -122,6 +122,7 @@ pub(super) async fn run(world: Arc<World>) {
     charged::check(world, &town.rogues);
     poisoned::check(world);
     town.is_read().await;
+    town.takes_writes().await;
 }
 
 impl Town {
@@ -189,6 +190,19 @@ impl Town {
         }
         for what in gone::remains(&self.world, &over, &self.rogues).into_iter().take(2) {
             self.world.history.find("Q3", format!("it came back: {what}"));
+        }
+    }
+
+    /// All peers that do not cheat take writes, and what is put now gets all its copies.
+    async fn takes_writes(&self) {
+        let world = &self.world;
+        let lacks: Vec<String> = crate::ledger::running(world, &self.rogues)
+            .iter()
+            .filter_map(|(number, one)| liveness::refuses(*number, &one.librarian))
+            .collect();
+        lacks.into_iter().take(4).for_each(|what| world.history.find("Q6", what));
+        for number in 0..world.plan.authors {
+            liveness::put_in_full(world, number).await;
         }
     }
 

@@ -1,7 +1,7 @@
 //! Whether a put survives every loss that it promises to survive: all that can be taken away at its answer is.
 //!
 //! ```text
-//!   some peers take nothing, some lie --> puts, the writer dies with the last answer
+//!   some peers take nothing, some lie, the power of some goes --> puts, the writer dies with the last answer
 //!   --> every peer that is not needed for the last k fragments and the last copy, in a random order: gone, emptied, or lying
 //!   --> a reader that knew the network before, and one that starts anew, read all
 //! ```
@@ -22,7 +22,7 @@ use crate::chance::Chance;
 use crate::check::bytes;
 use crate::check::holdings::Kept;
 use crate::liar::{LIES, Lie};
-use crate::plan::Plan;
+use crate::plan::{Event, Plan};
 use crate::wires::Weather;
 use crate::world::World;
 
@@ -36,6 +36,10 @@ const SIZES: [usize; 8] = [1_000, 16_385, 16_385, 20_000, 40_000, 100_000, 300_0
 const PROFILES: [(u32, u32); 7] = [(1, 3), (2, 4), (3, 6), (2, 7), (4, 8), (5, 9), (6, 9)];
 /// Peers that lie from the start: as many as every put here survives at its answer.
 const LIARS_MAX: u64 = 2;
+/// Peers whose power goes, or whose disks fail a sync, while puts run: few, so that most puts are answered all the same.
+const STRUCK_MAX: u64 = 3;
+/// Operations of a disk before the power goes, at most: about as many as one put takes.
+const OPERATIONS_MAX: u64 = 8;
 
 /// The network of this seed.
 pub(super) fn plan(seed: u64) -> Plan {
@@ -72,6 +76,7 @@ pub(super) async fn run(world: Arc<World>) {
         order.swap(at, chance.index(at + 1));
     }
     let liars = trouble(&world, &order, &mut chance).await;
+    let struck = strike(&world, &liars, &mut chance).await;
     let mut answered = Vec::new();
     for _ in 0..1 + chance.below(2) {
         let (k, n) = chance.one(&PROFILES);
@@ -85,6 +90,9 @@ pub(super) async fn run(world: Arc<World>) {
     world.count_displaced(writer, &kept);
     world.kill_author(writer);
     world.wires.set_weather(Weather::CALM);
+    for event in &struck {
+        world.happens(event).await;
+    }
     let lost = lose(&world, liars, &order, &kept, &mut chance).await;
     count(&world, &answered, &lost);
     read_all(&world, &answered, &mut chance).await;
@@ -123,6 +131,27 @@ async fn trouble(world: &World, order: &[usize], chance: &mut Chance) -> BTreeSe
         world.wires.set_weather(weather);
     }
     liars
+}
+
+/// The power of some peers goes in the midst of the puts, and syncs of some fail: what they acknowledged they have when they are
+/// started anew. Answers what must happen before that.
+async fn strike(world: &Arc<World>, liars: &BTreeSet<usize>, chance: &mut Chance) -> Vec<Event> {
+    let honest: Vec<usize> = (0..world.plan.peers).filter(|one| !liars.contains(one)).collect();
+    let mut ends = Vec::new();
+    for _ in 0..chance.below(STRUCK_MAX + 1) {
+        let peer = honest[chance.index(honest.len())];
+        let (begins, end) = match chance.below(3) {
+            0 => (Event::FailSyncs(peer, 1), Event::Kill(peer)),
+            // Where its disks are not used so much, the power goes when all is put.
+            _ => {
+                let operations = chance.below(OPERATIONS_MAX);
+                (Event::PowerFails(peer, operations), Event::PowerOff(peer))
+            }
+        };
+        world.happens(&begins).await;
+        ends.extend([end, Event::Start(peer)]);
+    }
+    ends
 }
 
 /// Takes away whatever is not needed.
@@ -176,6 +205,7 @@ async fn befalls(world: &Arc<World>, number: usize, fate: Fate) {
         Fate::Gone => world.kill_peer(number),
         Fate::Emptied => {
             world.kill_peer(number);
+            world.count_met(number);
             let mut chance = Chance::new(world.seed, "new disks");
             world.peers()[number].replace_disks(&mut chance);
             world.history.lock().acknowledged.remove(&number);

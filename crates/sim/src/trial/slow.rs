@@ -59,7 +59,8 @@ type Times = Arc<Mutex<BTreeMap<&'static str, Vec<Duration>>>>;
 pub fn slow(seed: u64, options: RunOptions) -> ([Report; 2], Vec<Compared>) {
     let mut chance = Chance::new(seed, "network of slow holders");
     let peers = chance.one(&[9, 10, 12, 14]);
-    let plan = Plan::quiet(peers, 3, 1);
+    // What is compared is the holder, so nothing else differs.
+    let plan = Plan { instant_disks: true, ..Plan::quiet(peers, 3, 1) };
     let timed = [false, true].map(|is_slow| {
         let times = Times::default();
         let taken = Arc::clone(&times);
@@ -93,6 +94,7 @@ async fn run(world: &Arc<World>, is_slow: bool, times: &Times) {
     for (len, profile) in KEPT.into_iter().cycle().take(KEPT.len() * CONTENTS) {
         let options = PutOptions { profile, ..PutOptions::default() };
         let Some(put) = world.put_kept(0, len, options, &[], &mut chance).await else { return };
+        world.check_calm(&put, world.plan.peers);
         contents.push((put.at, matches!(profile, Some(Profile::Stripe { .. }))));
     }
     // A page's holder: of the last stripe that was put, so of others' too.

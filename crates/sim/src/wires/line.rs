@@ -13,13 +13,13 @@ use env::calls::leases::{LeaseAnswer, LeaseRequest};
 use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::{
     CallError, Calls, Credential, Endpoint, Events, FindRequest, FindResponse, IntroduceRequest,
-    IntroduceResponse, PutResponse, StoreOutcome, SubscribeEvent, SubscribeRequest, VerifyRequest,
-    VerifyResponse,
+    IntroduceResponse, PutResponse, StoreOutcome, SubscribeRequest, VerifyRequest, VerifyResponse,
 };
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 
+use super::seen::Carries;
 use super::{Fate, Wires};
 use crate::history::History;
 use crate::process::Process;
@@ -95,7 +95,10 @@ impl Line {
         let answer = env.within(limit, work.boxed()).await.unwrap_or(Err(late));
         let said = match &answer {
             Ok(_) => "ok".to_owned(),
-            Err(error) => error.to_string(),
+            Err(error) => {
+                self.seen(what, error);
+                error.to_string()
+            }
         };
         wires.history.event(format!("{} {what} {callee:?} {said}", self.party));
         answer
@@ -113,19 +116,21 @@ impl Line {
             connection
         };
         let request = IntroduceRequest::new((self.credential)(), 0);
-        self.inner.introduce(to, request, limit).await?;
+        self.seen("introduce", &request);
+        let answer = self.inner.introduce(to, request, limit).await?;
+        self.seen("introduced", &answer);
         self.wires.lock().introduced.insert(connection);
         Ok(())
     }
 
-    /// A stream of events, until the run of the callee that opened it dies or an event does not reach the caller. `seen` is told
-    /// of each that does.
-    fn following<T: Send + 'static>(
+    /// A stream of events, until the run of the callee that opened it dies or an event does not reach the caller. Each that does is
+    /// looked at.
+    fn following<T: Carries + Send + 'static>(
         &self,
         to: &Endpoint,
         opened_by: Option<(usize, Arc<Process>)>,
         events: BoxStream<'static, Result<T, CallError>>,
-        seen: fn(&History, &T),
+        what: &'static str,
     ) -> Result<BoxStream<'static, Result<T, CallError>>, CallError> {
         let Some((callee, process)) = opened_by else {
             return Err(unreachable(to, "nobody is there"));
@@ -144,9 +149,7 @@ impl Line {
                         Some((Err(unreachable(&to, "connection lost")), None))
                     }
                     Some(Some(event)) => {
-                        if let Ok(event) = &event {
-                            seen(&wires.history, event);
-                        }
+                        search(&wires.history, what, &event);
                         Some((event, Some((events, wires, process))))
                     }
                 }
@@ -166,12 +169,12 @@ impl Line {
         Some(call(Arc::clone(&self.inner), to.clone(), limit, message))
     }
 
-    fn seen(&self, what: &str, bytes: &Bytes) {
-        self.wires.history.on_wire(what, bytes);
+    fn seen(&self, what: &str, message: &impl Carries) {
+        search(&self.wires.history, what, message);
     }
 
     fn sent(&self, record: &Record) {
-        self.seen("store", &record.bytes);
+        self.seen("store", record);
         self.wires.history.page_sent(record);
     }
 
@@ -186,14 +189,9 @@ impl Line {
     }
 
     fn found(&self, answer: &FindResponse) {
-        match answer {
-            FindResponse::Found(record) => {
-                self.seen("found", &record.bytes);
-                if record.kind == Kind::Parity {
-                    self.wires.history.tally("path: parity is fetched");
-                }
-            }
-            FindResponse::Closest(peers) => peers.iter().for_each(|one| self.seen("peers", one)),
+        self.seen("found", answer);
+        if matches!(answer, FindResponse::Found(record) if record.kind == Kind::Parity) {
+            self.wires.history.tally("path: parity is fetched");
         }
     }
 
@@ -201,7 +199,8 @@ impl Line {
     fn stored(&self, peer: usize, records: &[Record], outcomes: &[bool]) {
         let mut history = self.wires.history.lock();
         let stored = records.iter().zip(outcomes).filter(|(_, stored)| **stored);
-        history.acknowledged.entry(peer).or_default().extend(stored.map(|(record, _)| record.id));
+        let stored = stored.map(|(record, _)| (record.id, record.place));
+        history.acknowledged.entry(peer).or_default().extend(stored);
     }
 
     /// The caller was told so.
@@ -215,6 +214,11 @@ impl Line {
     }
 }
 
+/// Searches what arrives somewhere.
+fn search(history: &History, what: &str, message: &impl Carries) {
+    message.each(&mut |bytes| history.on_wire(what, bytes));
+}
+
 #[async_trait]
 impl Calls for Line {
     async fn introduce(
@@ -226,8 +230,10 @@ impl Calls for Line {
         let again = self.again(to, limit, request.clone(), |inner, to, limit, request| {
             async move { drop(inner.introduce(&to, request, limit).await) }.boxed()
         });
+        self.seen("introduce", &request);
         let call = self.inner.introduce(to, request, limit);
-        self.carry(to, limit, "introduce", call, again, |_, _| {}).await
+        let answered = |_, answer: &IntroduceResponse| self.seen("introduced", answer);
+        self.carry(to, limit, "introduce", call, again, answered).await
     }
 
     async fn find(
@@ -269,7 +275,8 @@ impl Calls for Line {
         limit: Duration,
     ) -> Result<VerifyResponse, CallError> {
         let call = self.inner.verify(to, request, limit);
-        self.carry(to, limit, "verify", call, None, |_, _| {}).await
+        let answered = |_, answer: &VerifyResponse| self.seen("verified", answer);
+        self.carry(to, limit, "verify", call, None, answered).await
     }
 
     async fn verify_batch(
@@ -279,7 +286,10 @@ impl Calls for Line {
         limit: Duration,
     ) -> Result<Vec<Result<VerifyResponse, CallError>>, CallError> {
         let call = self.inner.verify_batch(to, requests, limit);
-        self.carry(to, limit, "verify_batch", call, None, |_, _| {}).await
+        let answered = |_, answers: &Vec<Result<VerifyResponse, CallError>>| {
+            self.seen("verified", answers);
+        };
+        self.carry(to, limit, "verify_batch", call, None, answered).await
     }
 
     async fn store(
@@ -330,6 +340,7 @@ impl Calls for Line {
         limit: Duration,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
         self.storing(&records);
+        self.seen("lease", &leases);
         self.wires.leased(&leases);
         let sent = records.clone();
         let message = (sent.clone(), leases.clone());
@@ -356,6 +367,7 @@ impl Calls for Line {
         limit: Duration,
     ) -> Result<PutResponse, CallError> {
         self.sent(&record);
+        self.seen("lease", &leases);
         let call = self.inner.put_leased(to, record, leases, wait, limit);
         self.carry(to, limit, "put_leased", call, None, |_, _| {}).await
     }
@@ -372,8 +384,10 @@ impl Calls for Line {
         let again = self.again(to, limit, request.clone(), |inner, to, limit, request| {
             async move { drop(inner.lease(&to, request, limit).await) }.boxed()
         });
+        self.seen("lease", &request);
         let call = self.inner.lease(to, request, limit);
-        self.carry(to, limit, "lease", call, again, |_, _| {}).await
+        let answered = |_, answer: &LeaseAnswer| self.seen("leases", answer);
+        self.carry(to, limit, "lease", call, again, answered).await
     }
 
     async fn put(
@@ -395,7 +409,7 @@ impl Calls for Line {
         limit: Duration,
     ) -> Result<Record, CallError> {
         let call = self.inner.get(to, request, limit);
-        let answered = |_, record: &Record| self.seen("got", &record.bytes);
+        let answered = |_, record: &Record| self.seen("got", record);
         self.carry(to, limit, "get", call, None, answered).await
     }
 
@@ -405,6 +419,7 @@ impl Calls for Line {
         envelopes: Vec<Bytes>,
         limit: Duration,
     ) -> Result<(), CallError> {
+        self.seen("tell", &envelopes);
         let call = self.inner.tell(to, envelopes, limit);
         self.carry(to, limit, "tell", call, None, |_, ()| {}).await
     }
@@ -418,8 +433,10 @@ impl Calls for Line {
         let again = self.again(to, limit, request.clone(), |inner, to, limit, request| {
             async move { drop(inner.objects(&to, request, limit).await) }.boxed()
         });
+        self.seen("objects", &request);
         let call = self.inner.objects(to, request, limit);
-        self.carry(to, limit, "objects", call, again, |_, _| {}).await
+        let answered = |_, answer: &ObjectsAnswer| self.seen("objects", answer);
+        self.carry(to, limit, "objects", call, again, answered).await
     }
 
     async fn keep(
@@ -433,7 +450,8 @@ impl Calls for Line {
             async move { drop(inner.keep(&to, request, limit).await) }.boxed()
         });
         let call = self.inner.keep(to, request, limit);
-        self.carry(to, limit, "keep", call, again, |_, _| {}).await
+        let answered = |_, answer: &KeepAnswer| self.seen("kept", answer);
+        self.carry(to, limit, "keep", call, again, answered).await
     }
 
     async fn subscribe(
@@ -442,16 +460,13 @@ impl Calls for Line {
         request: SubscribeRequest,
         limit: Duration,
     ) -> Result<Events, CallError> {
+        self.seen("subscribe", &request);
         let call = self.inner.subscribe(to, request, limit);
         // Not asked for once the answer is here: the peer may have been started anew by then.
         let mut by = None;
         let opened = |_, _: &_| by = self.wires.process_at(&to.address);
         let events = self.carry(to, limit, "subscribe", call, None, opened).await?;
-        self.following(to, by, events, |history, event| {
-            if let SubscribeEvent::Publication { publication, .. } = event {
-                history.on_wire("publication", publication);
-            }
-        })
+        self.following(to, by, events, "publication")
     }
 
     async fn watch(
@@ -460,12 +475,12 @@ impl Calls for Line {
         request: WatchRequest,
         limit: Duration,
     ) -> Result<WatchEvents, CallError> {
+        self.seen("watch", &request);
         let call = self.inner.watch(to, request, limit);
         let mut by = None;
         let opened = |_, _: &_| by = self.wires.process_at(&to.address);
         let events = self.carry(to, limit, "watch", call, None, opened).await?;
-        // What is in a version of an open object is for everybody to see.
-        self.following(to, by, events, |_, _| {})
+        self.following(to, by, events, "watched")
     }
 }
 

@@ -1,11 +1,12 @@
 //! One peer: its disks and its clock, which outlive its programs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::PeerId;
+use crypto::{PeerId, Place, RecordId};
 use env::Env;
 use env::disk::Disk;
 use librarian::{Librarian, LibrarianOptions, UpkeepOptions};
@@ -37,6 +38,30 @@ const UPKEEP: UpkeepOptions = UpkeepOptions {
     compaction_every: Duration::from_secs(30),
 };
 
+/// A disk that takes its time takes less than so many milliseconds for whatever is asked of it.
+const DISK_MS: u64 = 3;
+/// Others that have a record of which there are copies when a peer dropped it: those whose it is, by the smallest row of the table.
+const COPIES_MIN: usize = placement::PAGE_COPIES as usize;
+
+/// What a peer's disks are like when nothing is wrong with them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DiskKind {
+    /// Large writes go past the system's cache.
+    pub(super) directly: bool,
+    /// They take some milliseconds, so that requests gather.
+    pub(super) takes_time: bool,
+}
+
+impl DiskKind {
+    fn disk(self, seed: u64) -> FaultyDisk {
+        let disk = FaultyDisk::new(seed);
+        if self.directly {
+            disk.write_directly();
+        }
+        disk
+    }
+}
+
 /// One peer.
 pub struct PeerSlot {
     /// Its records.
@@ -53,7 +78,10 @@ pub struct PeerSlot {
     pub(crate) lie: Fault,
     /// How slow its disks are.
     pub(crate) slowness: Slowness,
+    kind: DiskKind,
     known: Vec<Bytes>,
+    /// What it had acknowledged, and had, when its last program ended.
+    had: BTreeSet<(RecordId, Place)>,
     /// What its disks held when it was told to remember.
     remembered: Option<[FaultyDisk; 2]>,
 }
@@ -68,17 +96,26 @@ pub struct Running {
     pub(crate) process: Arc<Process>,
 }
 
+impl Running {
+    /// Whether its power is on and nobody killed it.
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.process.is_dead()
+    }
+}
+
 impl PeerSlot {
-    pub(super) fn new(_number: usize, env: &Env, chance: &mut Chance) -> Self {
+    pub(super) fn new(kind: DiskKind, env: &Env, chance: &mut Chance) -> Self {
         Self {
-            store_disk: FaultyDisk::new(chance.bits()),
-            news_disk: FaultyDisk::new(chance.bits()),
+            store_disk: kind.disk(chance.bits()),
+            news_disk: kind.disk(chance.bits()),
             clock: SkewedClock::new(env.clock.clone()),
             running: None,
             is_stopping: false,
             lie: Fault::None,
-            slowness: Slowness::default(),
+            slowness: Slowness::usually(if kind.takes_time { DISK_MS } else { 0 }),
+            kind,
             known: Vec::new(),
+            had: BTreeSet::new(),
             remembered: None,
         }
     }
@@ -89,9 +126,10 @@ impl PeerSlot {
 
     /// New, empty disks.
     pub(crate) fn replace_disks(&mut self, chance: &mut Chance) {
-        self.store_disk = FaultyDisk::new(chance.bits());
-        self.news_disk = FaultyDisk::new(chance.bits());
+        self.store_disk = self.kind.disk(chance.bits());
+        self.news_disk = self.kind.disk(chance.bits());
         self.known.clear();
+        self.had.clear();
     }
 
     /// Keeps what the disks hold now.
@@ -103,6 +141,7 @@ impl PeerSlot {
     pub(super) fn set_back(&mut self) -> bool {
         let Some([store, news]) = self.remembered.take() else { return false };
         (self.store_disk, self.news_disk) = (store, news);
+        self.had.clear();
         true
     }
 
@@ -154,7 +193,12 @@ impl World {
         let librarian = match started.await {
             Ok(librarian) => librarian,
             Err(error) => {
-                self.history.find("Q6", format!("peer {number} does not start: {error}"));
+                let what = format!("peer {number} does not start: {error}");
+                if self.peers()[number].disks().iter().all(|disk| disk.is_powered()) {
+                    self.history.find("Q6", what);
+                } else {
+                    self.history.event(what);
+                }
                 return;
             }
         };
@@ -229,18 +273,40 @@ impl World {
         }
     }
 
-    /// What the peer acknowledged is on its disk (Q2), unless it is the one that may lose data.
+    /// What the peer acknowledged is on its disk (Q2), unless it is the one that may lose data. Where peers keep the network
+    /// whole they drop what is too much, or nobody pays for: there it is what the peer also had when it went.
     fn check_kept(&self, number: usize, store: &LogStore) {
-        // Where peers keep the network whole they drop what is too much, or nobody pays for: trials of that look at it all.
-        if self.plan.victim == Some(number) || self.plan.keeping.is_some() {
+        if self.plan.victim == Some(number) {
             return;
         }
-        let kept = self.history.lock().acknowledged.get(&number).cloned().unwrap_or_default();
-        let missing = kept.iter().filter(|id| !store.contains(id));
-        for id in missing.take(3) {
+        let keeps = self.plan.keeping.is_some();
+        let kept: Vec<(RecordId, Place)> = if keeps {
+            self.peers()[number].had.iter().copied().collect()
+        } else {
+            let history = self.history.lock();
+            let kept = history.acknowledged.get(&number).into_iter().flatten();
+            kept.map(|(id, place)| (*id, *place)).collect()
+        };
+        let missing = kept.iter().filter(|(id, _)| !store.contains(id));
+        let missing = missing.filter(|(id, place)| !keeps || !self.may_drop(number, id, place));
+        for (id, _) in missing.take(3) {
             let what = format!("peer {number} acknowledged {id} and does not have it");
             self.history.find("Q2", what);
         }
+    }
+
+    /// Whether a peer may have been about to drop a record when it went: what it asked of its disk last may be done, and the
+    /// peer not know it. Nobody pays for it any more, or others have what there should be of it.
+    fn may_drop(&self, number: usize, id: &RecordId, place: &Place) -> bool {
+        if self.history.is_over(id, place, self.env.clock.unix_s()) {
+            return true;
+        }
+        let peers = self.peers();
+        let others = peers.iter().enumerate().filter(|(other, _)| *other != number);
+        let stores = others.filter_map(|(_, peer)| peer.running.as_ref().map(|one| &one.store));
+        let have = stores.filter(|store| store.contains(id)).count();
+        let is_fragment = *place != Place::from(*id);
+        have >= if is_fragment { 1 } else { COPIES_MIN }
     }
 
     /// Takes the links of a peer up or down where news travel.
@@ -266,7 +332,16 @@ impl World {
         let Some(running) = running else { return };
         // What it would have written to its file of known peers a moment ago.
         let known = running.librarian.known_peers();
-        self.peers()[number].known = known;
+        let had: BTreeSet<(RecordId, Place)> = {
+            let history = self.history.lock();
+            let kept = history.acknowledged.get(&number).into_iter().flatten();
+            let had = kept.filter(|(id, _)| running.store.contains(id));
+            had.map(|(id, place)| (*id, *place)).collect()
+        };
+        {
+            let mut peers = self.peers();
+            (peers[number].known, peers[number].had) = (known, had);
+        }
         running.process.kill();
         self.direct.remove(&self.community.members[number].address);
         self.link(number, false);

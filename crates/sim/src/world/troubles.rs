@@ -202,7 +202,8 @@ impl World {
             let poisoned = {
                 let peers = self.peers();
                 let running = peers[number].running.as_ref();
-                running.is_some_and(|running| running.librarian.status().store.poisoned)
+                let status = running.map(|running| running.librarian.status());
+                status.is_some_and(|one| one.store.poisoned || one.publications.poisoned)
             };
             if unpowered || poisoned || self.needs_restart(number) {
                 self.kill_peer(number);

@@ -78,12 +78,15 @@ const ALL: [Cast; 13] = [
 
 /// How many casts there are: a seed's is its number modulo this.
 pub const CASTS: u64 = ALL.len() as u64;
+/// The number of a run in which nobody is bad.
+pub const HONEST: u64 = 0;
 /// The number of an author whose headers lie.
 pub const POISONER: u64 = 7;
 /// The number of a peer that returns with an old disk.
 pub const REVENANT: u64 = 9;
 /// The number of an operator whose peers go at once.
 pub const GEPPETTO: u64 = 10;
+const _: () = assert!(matches!(ALL[HONEST as usize], Cast::Honest));
 const _: () = assert!(matches!(ALL[GEPPETTO as usize], Cast::Geppetto));
 const _: () = assert!(matches!(ALL[POISONER as usize], Cast::Poisoner));
 const _: () = assert!(matches!(ALL[REVENANT as usize], Cast::Revenant));
@@ -184,7 +187,8 @@ impl Town {
             let calls = Some(world.direct.calls(world.community.members[rogue].key.public()));
             let hangs = Chance::new(world.seed, "whether it answers").permille(500);
             let (others, words) = (self.others(rogue), words);
-            let knowing = Knowing { calls, others, words: words.clone(), hangs };
+            let wires = Some(Arc::clone(&world.wires));
+            let knowing = Knowing { calls, wires, others, words: words.clone(), hangs };
             world.wires.set_cheat(rogue, Some(cheat), words);
             world.liars.set_cheat(rogue, Some((cheat, knowing)));
         }

@@ -17,11 +17,17 @@ use crate::wires::Weather;
 /// The organisation that is dismissed: authors are of the first two.
 const DISMISSED: usize = 2;
 /// Steps of one run, besides what its cast brings.
-const STEPS_MAX: u64 = 5;
+const STEPS_MAX: u64 = 7;
 /// How few peers may be left.
 const PEERS_MIN: usize = 5;
 /// How long a step that would take the last of something waits before it is left out.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Operations of a disk before the power goes, at most.
+const OPERATIONS_MAX: u64 = 24;
+/// Peers whose disks fail a sync at one time where nobody is bad: so many that what is put meanwhile meets one of them.
+const FAIL_TOGETHER: usize = 3;
+/// How long those run on before they are started anew.
+const FAILED_FOR: Duration = Duration::from_secs(20);
 
 /// Something that befalls peers.
 #[derive(Clone, Debug)]
@@ -44,8 +50,69 @@ enum Step {
     DismissedGo,
 }
 
+/// What happens when.
+type Steps = Vec<(Duration, Step)>;
+
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
+}
+
+/// The power of a peer goes in the midst of what its disks do; where they do not do so much, in between.
+fn add_power_cut(
+    steps: &mut Steps,
+    chance: &mut Chance,
+    (at, until): (Duration, Duration),
+    peer: usize,
+) {
+    let fails = Event::PowerFails(peer, chance.below(OPERATIONS_MAX));
+    let off = at + ms(chance.one(&[3_000, 20_000, 20_000]));
+    steps.push((at, Step::Harmless(fails)));
+    steps.push((off, Step::Harmless(Event::PowerOff(peer))));
+    steps.push((until.max(off) + ms(1), Step::Start([peer].into())));
+}
+
+/// A peer's disks or its machine do not do what they should, and lose nothing.
+fn add_fault(
+    steps: &mut Steps,
+    chance: &mut Chance,
+    (at, until): (Duration, Duration),
+    peer: usize,
+) {
+    let lasts = until.min(at + ms(40_000));
+    let (begins, (ends_at, ends)) = match chance.below(6) {
+        0 | 1 => {
+            let run_on = ms(2_000 + chance.below(20_000));
+            return add_failed_sync(steps, at, run_on, peer);
+        }
+        2 => {
+            let count = 1 + chance.below(3) as u32;
+            let fails = |count| Event::FailWrites(peer, count);
+            (fails(count), (lasts, fails(0)))
+        }
+        3 => {
+            // Not for long: who can prove nothing again and again is done without for an hour, and rightly.
+            let soon = at + ms(2_000 + chance.below(4_000));
+            (Event::FailReads(peer, true), (soon, Event::FailReads(peer, false)))
+        }
+        4 => {
+            let more = chance.one(&[10 << 10, 100 << 10, 400 << 10]);
+            let full = Event::Full(peer, chance.below(more), chance.permille(500));
+            (full, (until, Event::Roomy(peer)))
+        }
+        _ if chance.permille(500) => {
+            (Event::Slow(peer, chance.one(&[20, 300])), (lasts, Event::Slow(peer, 0)))
+        }
+        _ => (Event::Pause(peer), (lasts, Event::Resume(peer))),
+    };
+    steps.push((at, Step::Harmless(begins)));
+    steps.push((ends_at, Step::Harmless(ends)));
+}
+
+/// A sync of a peer's disk fails: the peer takes no writes until it is started anew.
+fn add_failed_sync(steps: &mut Steps, at: Duration, run_on: Duration, peer: usize) {
+    steps.push((at, Step::Harmless(Event::FailSyncs(peer, 1))));
+    steps.push((at + run_on, Step::Kill([peer].into())));
+    steps.push((at + run_on + ms(100), Step::Start([peer].into())));
 }
 
 impl Town {
@@ -72,11 +139,18 @@ impl Town {
         gone
     }
 
-    fn steps(&self) -> Vec<(Duration, Step)> {
+    fn steps(&self) -> Steps {
         let mut chance = Chance::new(self.world.seed, "steps");
         let mut steps = Vec::new();
         for _ in 0..1 + chance.below(STEPS_MAX) {
             self.add(&mut steps, &mut chance);
+        }
+        if self.cast == Cast::Honest {
+            let at = ms(40_000 + chance.below(20_000));
+            for _ in 0..FAIL_TOGETHER {
+                let peer = self.victim(&mut chance);
+                add_failed_sync(&mut steps, at, FAILED_FOR, peer);
+            }
         }
         match (self.cast, self.rogues.first().copied()) {
             (Cast::Revenant, Some(peer)) => {
@@ -117,33 +191,29 @@ impl Town {
         honest[chance.index(honest.len())]
     }
 
-    fn add(&self, steps: &mut Vec<(Duration, Step)>, chance: &mut Chance) {
+    fn add(&self, steps: &mut Steps, chance: &mut Chance) {
         let at = ms(15_000 + chance.below(170_000));
         let until = at + ms(chance.one(&[3_000, 20_000, 100_000]) + chance.below(20_000));
         let peer = self.victim(chance);
-        match chance.below(13) {
+        match chance.below(22) {
             0 | 1 => {
                 steps.push((at, Step::Kill([peer].into())));
                 steps.push((until, Step::Start([peer].into())));
             }
             2 => {
-                steps.push((at, Step::Harmless(Event::PowerOff(peer))));
-                steps.push((until, Step::Start([peer].into())));
-            }
-            3 => {
                 steps.push((at, Step::Harmless(Event::Stop(peer))));
                 steps.push((until, Step::Start([peer].into())));
             }
-            4 | 5 => {
+            3 | 4 => {
                 steps.push((at, Step::Lose(Event::Destroy(peer))));
                 steps.push((until, Step::Start([peer].into())));
             }
-            6 => {
+            5 => {
                 steps.push((at, Step::Harmless(Event::Remember(peer))));
                 steps.push((until, Step::Lose(Event::SetBack(peer))));
                 steps.push((until + ms(1_000), Step::Start([peer].into())));
             }
-            7 => {
+            6 => {
                 let members = &self.world.community.members;
                 let same = |one: &usize| members[*one].organisation == members[peer].organisation;
                 let all: BTreeSet<usize> = (0..members.len()).filter(same).collect();
@@ -151,28 +221,40 @@ impl Town {
                 steps.push((at, Step::Kill(all.clone())));
                 steps.push((until, Step::Start(all)));
             }
-            8 => steps.push((at, Step::Gone([peer].into()))),
-            9 => steps.push((at, Step::Leave(peer))),
-            10 => {
-                let weather = Weather {
-                    lost_permille: chance.one(&[5, 20, 50]),
-                    delay_ms_max: 900,
-                    late_permille: 100,
-                    twice_permille: 50,
-                };
-                steps.push((at, Step::Harmless(Event::Weather(weather))));
-                steps.push((until, Step::Harmless(Event::Weather(Weather::CALM))));
+            7 => steps.push((at, Step::Gone([peer].into()))),
+            8 => steps.push((at, Step::Leave(peer))),
+            9..=11 => {
+                let (begins, ends) = self.between(chance);
+                steps.push((at, Step::Harmless(begins)));
+                steps.push((until, Step::Harmless(ends)));
             }
-            11 => {
-                let parties = self.world.plan.peers + self.world.plan.authors;
-                let side = (0..parties).filter(|_| chance.permille(300)).collect();
-                steps.push((at, Step::Harmless(Event::CutOff(side))));
-                steps.push((until, Step::Harmless(Event::CutOff(BTreeSet::new()))));
+            12..=14 => add_power_cut(steps, chance, (at, until), peer),
+            15 => {
+                // All of them, each in another moment of its work.
+                let honest = (0..self.world.plan.peers).filter(|one| !self.rogues.contains(one));
+                honest.for_each(|peer| add_power_cut(steps, chance, (at, until), peer));
             }
-            _ => {
-                steps.push((at, Step::Harmless(Event::Slow(peer, chance.one(&[20, 300])))));
-                steps.push((until, Step::Harmless(Event::Slow(peer, 0))));
-            }
+            _ => add_fault(steps, chance, (at, until), peer),
+        }
+    }
+
+    /// What befalls the lines between all, and its end.
+    fn between(&self, chance: &mut Chance) -> (Event, Event) {
+        let parties = self.world.plan.peers + self.world.plan.authors;
+        let kind = chance.below(3);
+        if kind == 0 {
+            let weather = Weather {
+                lost_permille: chance.one(&[5, 20, 50]),
+                delay_ms_max: 900,
+                late_permille: 100,
+                twice_permille: 50,
+            };
+            return (Event::Weather(weather), Event::Weather(Weather::CALM));
+        }
+        let side = (0..parties).filter(|_| chance.permille(300)).collect();
+        match kind {
+            1 => (Event::CutOff(side), Event::CutOff(BTreeSet::new())),
+            _ => (Event::Mute(side), Event::Mute(BTreeSet::new())),
         }
     }
 
@@ -229,7 +311,7 @@ impl Town {
             Step::Leave(peer) => {
                 let running = world.peers()[peer].running.clone();
                 let few = world.plan.peers - gone.len() <= PEERS_MIN;
-                if let Some(running) = running.filter(|_| !few) {
+                if let Some(running) = running.filter(|one| one.is_alive() && !few) {
                     world.history.tally("event: a peer leaves");
                     world.history.event(format!("peer {peer} is to leave"));
                     running.librarian.leave();
@@ -253,8 +335,8 @@ impl Town {
             return;
         }
         let told = world.peers().iter().enumerate().find_map(|(number, peer)| {
-            let running = peer.running.as_ref().filter(|_| !peers.contains(&number))?;
-            Some(Arc::clone(&running.librarian))
+            let running = peer.running.as_ref().filter(|one| one.is_alive())?;
+            (!peers.contains(&number)).then(|| Arc::clone(&running.librarian))
         });
         let Some(told) = told else { return };
         let others: Vec<usize> =

@@ -142,6 +142,9 @@ impl Town {
         let stored = self.world.within(1, &running, "poison", Box::pin(storing)).await;
         let stored = matches!(stored, Some(Ok(_)));
         self.world.history.event(format!("a header that lies is stored: {stored}"));
+        if stored {
+            self.world.history.tally("poison: a header that lies is stored");
+        }
     }
 
     async fn gets(&self, number: usize, chance: &mut Chance) {
@@ -172,11 +175,23 @@ impl Town {
         (!own.is_empty()).then(|| own[chance.index(own.len())])
     }
 
+    /// From now on holders may drop what belongs to this entry of the ledger, whatever its author hears of it.
+    fn may_be_dropped(&self, at: usize) {
+        let kept = self.ledger.lock()[at].kept.clone();
+        let ids = kept.iter().flat_map(|one| {
+            let fragments = crate::ledger::fragments(&self.world, &one.id());
+            fragments.into_iter().chain([one.id()])
+        });
+        let ids: Vec<RecordId> = ids.collect();
+        self.world.history.lock().ended.extend(ids);
+    }
+
     async fn forgets(&self, number: usize, chance: &mut Chance) {
         let world = &self.world;
         let running: RunningAuthor = world.author(number).await;
         let Some((address, at)) = self.chosen(number, chance) else { return };
         let before = std::mem::replace(&mut self.ledger.lock()[at].fate, Fate::Unsure);
+        self.may_be_dropped(at);
         let ended = world.within(number, &running, "forget", running.author.forget(address)).await;
         let (fate, said) = match ended {
             // Nothing was told to anybody.

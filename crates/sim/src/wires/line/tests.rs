@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use env::Env;
-use env::calls::objects::WatchEvent;
+use env::calls::objects::{FoundVersion, WatchEvent};
 use testkit::network::DirectNetwork;
 
 use super::*;
@@ -9,7 +9,18 @@ use crate::search::Needle;
 
 const ADDRESS: &str = "peer:1";
 
-/// A line of party 1 to party 0, who tells of a gap again and again, and 0's process.
+/// A record that is the marker.
+fn marked() -> Record {
+    let bytes = Bytes::copy_from_slice(Needle::new(1).bytes());
+    let id = crypto::RecordId::new([1; 32]);
+    Record { kind: Kind::Version, id, place: id.into(), bytes }
+}
+
+fn is_marked(event: Option<Result<WatchEvent, CallError>>) -> bool {
+    matches!(event, Some(Ok(WatchEvent::Record { found, .. })) if found.record == marked())
+}
+
+/// A line of party 1 to party 0, who tells of the marker again and again, and 0's process.
 fn watched() -> (Arc<Wires>, Arc<Process>, BoxStream<'static, Result<WatchEvent, CallError>>) {
     let env = Env::real();
     let history = History::new(Arc::clone(&env.clock), Needle::new(1), false);
@@ -20,12 +31,16 @@ fn watched() -> (Arc<Wires>, Arc<Process>, BoxStream<'static, Result<WatchEvent,
     let inner = DirectNetwork::new(env).calls(key);
     let credential = Arc::new(|| Credential::None);
     let line = Line { wires: Arc::clone(&wires), party: 1, run: 1, inner, credential };
-    let gaps = futures::stream::repeat_with(|| Ok(WatchEvent::Gap)).boxed();
+    let told = || {
+        let found = FoundVersion { record: marked(), attestation: None };
+        Ok(WatchEvent::Record { found, cursor: None })
+    };
+    let events = futures::stream::repeat_with(told).boxed();
     let to = Endpoint { peer: None, address: ADDRESS.to_owned() };
     let by = wires.process_at(ADDRESS);
-    let told = line.following(&to, by, gaps, |history, _| history.tally("seen")).unwrap();
+    let told = line.following(&to, by, events, "watched").unwrap();
     let nothing = futures::stream::empty::<Result<WatchEvent, CallError>>().boxed();
-    assert!(line.following(&to, None, nothing, |_, _| {}).is_err());
+    assert!(line.following(&to, None, nothing, "watched").is_err());
     (wires, process, told)
 }
 
@@ -40,9 +55,9 @@ async fn ends(told: &mut BoxStream<'static, Result<WatchEvent, CallError>>, why:
 async fn a_stream_ends_with_an_error_when_its_callee_dies() {
     let (wires, process, mut told) = watched();
     for _ in 0..3 {
-        assert_eq!(told.next().await, Some(Ok(WatchEvent::Gap)));
+        assert!(is_marked(told.next().await));
     }
-    assert_eq!(wires.history.lock().tallies["seen"], 3);
+    assert_eq!(wires.history.lock().findings.len(), 3);
     process.kill();
     ends(&mut told, "connection reset").await;
 }
@@ -50,7 +65,7 @@ async fn a_stream_ends_with_an_error_when_its_callee_dies() {
 #[tokio::test]
 async fn a_stream_ends_with_the_run_that_opened_it_though_another_serves_there_now() {
     let (wires, process, mut told) = watched();
-    assert_eq!(told.next().await, Some(Ok(WatchEvent::Gap)));
+    assert!(is_marked(told.next().await));
     process.kill();
     wires.serve(0, ADDRESS, Arc::new(Process::default()));
     ends(&mut told, "connection reset").await;
@@ -59,8 +74,8 @@ async fn a_stream_ends_with_the_run_that_opened_it_though_another_serves_there_n
 #[tokio::test]
 async fn a_stream_ends_with_an_error_when_an_event_does_not_arrive() {
     let (wires, _process, mut told) = watched();
-    assert_eq!(told.next().await, Some(Ok(WatchEvent::Gap)));
+    assert!(is_marked(told.next().await));
     wires.cut_off(BTreeSet::from([1]));
     ends(&mut told, "connection lost").await;
-    assert_eq!(wires.history.lock().tallies["seen"], 1, "what is lost is not seen");
+    assert_eq!(wires.history.lock().findings.len(), 1, "what is lost is not seen");
 }
