@@ -62,11 +62,6 @@ fn acknowledging_before_the_sync_is_found() {
 }
 
 #[test]
-fn acknowledging_before_the_sync_is_found_where_stripes_lose_their_holders() {
-    is_found_by_trials(PlantedBug::AcknowledgeBeforeSync, ("Q2", &["and does not have it"]));
-}
-
-#[test]
 fn acknowledging_before_the_sync_is_found_where_the_network_mends_what_is_lost() {
     // It takes syncs that fail while something is put.
     let sign = ("Q2", &["and does not have it"][..]);
