@@ -180,9 +180,10 @@ async fn list(
     }
     if unsure {
         session.out.warn(format_args!(
-            "nothing says how far this keyring's counters were used: it goes on at {next}. If it put and \
-             shared more than that, run it again with --next before anything is put (`hold keys export` \
-             told the number below the words); in a network of libri-1 do so in any case"
+            "nothing says how far the counters of this keyring were used: it goes on at {next}. \
+             If it put and shared more than that, run it again with --next before anything is \
+             put (`hold keys export` told the number below the words); in a network of libri-1 \
+             do so in any case"
         ));
     }
     if unasked > 0 {
