@@ -127,7 +127,7 @@ impl Author {
         options: PutOptions,
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, AuthorError> {
-        let options = self.resolved(options).await?;
+        let options = self.resolved(options, None).await?;
         let start = self.start(&options).await?;
         self.put_from(Stream(source), &options, start, None, &progress).await
     }

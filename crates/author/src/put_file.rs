@@ -96,9 +96,10 @@ impl Author {
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, AuthorError> {
         let profile = options.profile;
-        let options = self.resolved(options).await?;
         let opened = Job::blocking(self.env(), move || opened(&path, open));
         let (file, about, absolute) = opened.await.ok_or(AuthorError::Stopped)??;
+        let bytes = about.is_file().then(|| about.len());
+        let options = self.resolved(options, bytes).await?;
         if !about.is_file() {
             // A pipe gives what it has, and has no journal.
             let start = self.start(&options).await?;

@@ -4,53 +4,18 @@
 
 #[path = "system/harness.rs"]
 mod harness;
+#[path = "system/small_disk.rs"]
+mod small_disk;
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use harness::{Home, Network, Peer, assert_same, hold, random_file, run};
 use serde_json::Value;
+use small_disk::SmallDisk;
 
 const FILE_BYTES: usize = 8 << 20;
-
-/// A small disk in memory that is taken away at the end.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// `None` where this system does not let the test mount one.
-    fn mount(at: &Path, size: &str) -> Option<Self> {
-        fs::create_dir(at).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(at);
-        mount.output().is_ok_and(|done| done.status.success()).then(|| Self(at.to_owned()))
-    }
-
-    fn grow(&self, size: &str) {
-        let mut mount = Command::new("mount");
-        mount.args(["-o", &format!("remount,size={size}")]).arg(&self.0);
-        assert!(mount.status().unwrap().success());
-    }
-
-    /// Another program fills the disk to its last byte.
-    fn fill(&self) -> PathBuf {
-        let path = self.0.join("ballast");
-        let mut file = fs::File::create(&path).unwrap();
-        for step in [1 << 20, 4096, 1] {
-            let block = vec![7; step];
-            while file.write_all(&block).is_ok() {}
-        }
-        path
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
 
 /// A network of one peer on a small disk, and what it acknowledged.
 struct World {
@@ -164,7 +129,7 @@ fn a_full_peer_refuses_and_reads_on_and_recovers_with_room() {
     let mut set = hold(["peer", "set", "read-only", "on", "--dir"]);
     let refused = run(set.arg(&dir)).expect_error(11);
     assert!(refused.stderr.contains("free some space"), "{}", refused.stderr);
-    let target = world.disk.0.join("snap");
+    let target = world.disk.path().join("snap");
     let mut snapshot = hold(["peer", "snapshot", "--dir"]);
     let refused = run(snapshot.arg(&dir).arg("--to").arg(&target)).expect_error(11);
     let named = refused.stderr.contains(target.to_str().unwrap());

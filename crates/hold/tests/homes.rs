@@ -3,6 +3,8 @@
 
 #[path = "system/harness.rs"]
 mod harness;
+#[path = "system/small_disk.rs"]
+mod small_disk;
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -12,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::{Network, PATIENCE, Running, assert_same, hold, random_file, run};
+use small_disk::SmallDisk;
 
 #[test]
 fn a_damaged_keyring_is_told_with_its_path_and_comes_back_by_its_words() {
@@ -155,36 +158,6 @@ fn a_path_in_the_settings_is_the_same_wherever_the_program_runs() {
     }
 }
 
-/// A small disk in memory that is taken away at the end.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// `None` where this system does not let the test mount one.
-    fn mount(at: PathBuf) -> Option<Self> {
-        fs::create_dir(&at).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&at);
-        mount.output().is_ok_and(|done| done.status.success()).then(|| Self(at))
-    }
-
-    /// Another program fills the disk to its last byte.
-    fn fill(&self) -> PathBuf {
-        let path = self.0.join("ballast");
-        let mut file = fs::File::create(&path).unwrap();
-        for step in [4096, 1] {
-            let block = vec![7; step];
-            while file.write_all(&block).is_ok() {}
-        }
-        path
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_home_that_cannot_be_written_ends_nothing_and_renews_what_it_cannot_note() {
     let network = Network::running(3, &[]);
@@ -216,7 +189,7 @@ fn a_home_that_cannot_be_written_ends_nothing_and_renews_what_it_cannot_note() {
 #[test]
 fn a_home_on_a_full_disk_ends_nothing() {
     let network = Network::running(3, &[]);
-    let Some(disk) = SmallDisk::mount(network.folder.path().join("small")) else {
+    let Some(disk) = SmallDisk::mount(&network.folder.path().join("small"), "1m") else {
         return testkit::skipped("a home on a full disk: no tmpfs can be mounted here");
     };
     let (home, via) = (network.home("small", 0), network.via());

@@ -5,7 +5,8 @@
 //!
 //! - somebody sent bytes that do not prove themselves, and everybody else said something: [`WalkError::Corrupt`];
 //! - the first N of the rank do not have it, or of the first N + 4 fewer than a writer waits for (W) gave no answer and the
-//!   others do not have it, and the same under the roster before: [`WalkError::NotFound`];
+//!   others do not have it, and the same under the roster before: [`WalkError::NotFound`]; of a fragment of a stripe, which has one
+//!   holder, all that may be asked must say so;
 //! - else it may exist where nobody answered: [`WalkError::Unavailable`].
 
 use std::collections::BTreeSet;
@@ -17,7 +18,7 @@ use document::Kind;
 use env::calls::CallError;
 use placement::{Redundancy, View, redundancy};
 
-use crate::candidates::{Candidates, NEAR_EXTRA};
+use crate::candidates::{ASKED_MAX, Candidates, NEAR_EXTRA};
 use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted};
 use crate::directory::Standing;
 use crate::error::{ERRORS_MAX, WalkError, alike, could_not_ask};
@@ -134,10 +135,13 @@ impl Finding {
         Some(chosen)
     }
 
+    /// Whether it is a fragment, which is at one peer of the rank, nobody here knows which.
+    fn is_fragment(&self) -> bool {
+        self.wanted.request.place != Place::from(self.wanted.request.id)
+    }
+
     fn fill(&mut self) {
-        // A fragment is at one peer of the rank, nobody here knows which.
-        let is_fragment = self.wanted.request.place != Place::from(self.wanted.request.id);
-        let first = if is_fragment { FRAGMENT_WIDTH } else { 1 };
+        let first = if self.is_fragment() { FRAGMENT_WIDTH } else { 1 };
         // Peers that had nothing to say are cheap: the more of them, the more are asked at once. What this program's own store
         // lacks says nothing of others.
         let own =
@@ -289,12 +293,20 @@ impl Finding {
     }
 
     /// Whether the first N of a view say that they do not have it, or so many of the first N + [`NEAR_EXTRA`], where writers put
-    /// copies, that fewer are left than a writer waits for.
+    /// copies, that fewer are left than a writer waits for. A fragment is at one peer: all that may be asked must say so.
     fn denied_by(&self, view: &View) -> bool {
         let redundancy = redundancy_of(&self.core, self.wanted.kind, view);
         let (copies, acknowledged) = (redundancy.copies as usize, redundancy.acknowledged as usize);
         let near = view.holders(&self.wanted.request.place, copies + NEAR_EXTRA);
         let no = |peer: &PeerId| self.not_here.contains(peer);
+        if self.is_fragment() {
+            let rank = if std::ptr::eq(view, Arc::as_ptr(&self.view)) {
+                view.holders(&self.wanted.request.place, ASKED_MAX)
+            } else {
+                near
+            };
+            return rank.iter().all(no);
+        }
         let silent = near.iter().filter(|peer| !no(peer)).count();
         near.iter().take(copies).all(no) || silent < acknowledged
     }

@@ -45,15 +45,18 @@ const CIPHERTEXT_EXTRA: u64 = 1 + document::page::CIPHERTEXT_BYTES_MIN as u64;
 
 impl Author {
     /// The options of a put with all that they leave open: its media type by its name, its profile by the network.
-    /// Waits at most [`PEERS_WAIT`] where too few peers are known. What earlier puts left behind is removed first.
+    /// Waits at most [`PEERS_WAIT`] where too few peers are known. What earlier puts left behind is removed first. `bytes` are how long
+    /// the content will be, where that is known.
     pub(crate) async fn resolved(
         &self,
         mut options: PutOptions,
+        bytes: Option<u64>,
     ) -> Result<PutOptions, AuthorError> {
         self.remove_leftovers().await;
         let by_name = || media::by_name(options.name.as_deref().unwrap_or_default()).to_owned();
         options.media_type = Some(options.media_type.take().unwrap_or_else(by_name));
-        options.profile = Some(self.profile_in_time(options.profile).await?);
+        let inline = bytes.is_some_and(|bytes| bytes <= INLINE_BYTES_MAX) && goes_inline(&options)?;
+        options.profile = Some(self.profile_in_time(options.profile, inline).await?);
         // What is resumed is paid for as long as was set when it began, also where that was set for all puts.
         let set = self.payer().map(|payer| payer.seconds);
         options.lease_seconds = options.lease_seconds.or(set);
@@ -61,14 +64,18 @@ impl Author {
     }
 
     /// How a put keeps its content, as soon as enough peers are known; where it is not said, and fewer answer than are waited for, as
-    /// a network of those would.
-    async fn profile_in_time(&self, asked: Option<Profile>) -> Result<Profile, AuthorError> {
+    /// a network of those would. What goes into its entry is no stripe, and waits for the copies of that alone.
+    async fn profile_in_time(
+        &self,
+        asked: Option<Profile>,
+        inline: bool,
+    ) -> Result<Profile, AuthorError> {
         let profile = self.known_in_time(asked).await?;
         if self.walker().is_thin() {
             return Ok(profile);
         }
         let by_table = asked.is_none() && self.walker().directory().genesis().profile.is_none();
-        let stripe = by_table && matches!(profile, Profile::Stripe { .. });
+        let stripe = by_table && !inline && matches!(profile, Profile::Stripe { .. });
         let fragments = if stripe { profile.threshold() } else { 0 };
         // No other record waits for more copies.
         let entries = self.walker().redundancy(Kind::Entry).acknowledged;
@@ -223,26 +230,31 @@ impl Author {
     /// # Errors
     /// [`AuthorError::Unsealable`] for metadata that is too long for the entry of a content of any size.
     pub(super) fn shape(&self, options: &PutOptions) -> Result<Option<Shape>, AuthorError> {
-        // The longest metadata that contents of up to so many bytes can have: numbers of all lengths up to these.
-        let longest = |bytes: u64| {
-            let metadata = EntryMetadata {
-                info: info(options),
-                codec: CompressionCodec::ZstdChunks,
-                ciphertext_size: bytes.saturating_add(CIPHERTEXT_EXTRA),
-                ciphertext_mac: [u8::MAX; 32],
-                uncompressed_size: bytes,
-                uncompressed_mac: [u8::MAX; 32],
-                whole_macs: WholeMacs::Tags,
-            };
-            metadata.encode().map_err(|source| AuthorError::Unsealable(source.into()))
-        };
-        longest(u64::MAX)?;
+        longest_metadata(options, u64::MAX)?;
         let Some(Profile::Stripe { k, n }) = options.profile else { return Ok(None) };
         // Whether a small content goes into its entry must be known before it is sealed, since sealed it is k pages or one.
-        let fits = longest(INLINE_BYTES_MAX)?.len() <= METADATA_INLINE_BYTES_MAX;
-        let inline_bytes_max = if fits { Some(INLINE_BYTES_MAX as usize) } else { None };
+        let inline_bytes_max = goes_inline(options)?.then_some(INLINE_BYTES_MAX as usize);
         Ok(Some(Shape { k, n, inline_bytes_max }))
     }
+}
+
+/// Whether a content of up to [`INLINE_BYTES_MAX`] goes into its entry, beside the metadata that these options make.
+fn goes_inline(options: &PutOptions) -> Result<bool, AuthorError> {
+    Ok(longest_metadata(options, INLINE_BYTES_MAX)?.len() <= METADATA_INLINE_BYTES_MAX)
+}
+
+/// The longest metadata that contents of up to so many bytes can have: numbers of all lengths up to these.
+fn longest_metadata(options: &PutOptions, bytes: u64) -> Result<Vec<u8>, AuthorError> {
+    let metadata = EntryMetadata {
+        info: info(options),
+        codec: CompressionCodec::ZstdChunks,
+        ciphertext_size: bytes.saturating_add(CIPHERTEXT_EXTRA),
+        ciphertext_mac: [u8::MAX; 32],
+        uncompressed_size: bytes,
+        uncompressed_mac: [u8::MAX; 32],
+        whole_macs: WholeMacs::Tags,
+    };
+    metadata.encode().map_err(|source| AuthorError::Unsealable(source.into()))
 }
 
 /// Whether no organisation would have more fragments of a stripe than may be lost, as the table demands where there are several.

@@ -474,6 +474,33 @@ fn addresses_that_stay_silent_keep_one_put_waiting_and_not_each() {
     });
 }
 
+/// A small file goes into its entry and is no stripe: nobody is asked whether enough are there for one.
+#[test]
+fn a_small_file_waits_for_copies_of_its_entry_alone() {
+    time::run(19, |env| async move {
+        let net = Net::new(&env, 3, 99, Suite::Holdfast1);
+        let author = net.user("ada");
+        let directory = author.walker().directory();
+        for number in 0..5 {
+            let to = directory.endpoint(&net.community.peer(number)).unwrap();
+            author.walker().introduce(&to).await.unwrap();
+        }
+        let asked = || -> u64 {
+            let others = (5..99).map(|number| net.community.peer(number));
+            others.map(|peer| net.network.counts(&peer).introduce).sum()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let put_file = async |name: &str, bytes: usize| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, noise(9, bytes)).unwrap();
+            let options = PutOptions::default();
+            author.put_file(&path, options, true, Arc::new(NoProgress)).await.unwrap()
+        };
+        assert!(put_file("small", KIB).await.full && asked() == 0);
+        assert!(put_file("large", 100 * KIB).await.full && asked() > 0);
+    });
+}
+
 #[test]
 fn wide_stripes_go_through_the_smallest_window_and_many_at_once() {
     time::run(9, |env| async move {

@@ -110,10 +110,11 @@ fn verdict(shape: &StripeShape, fetched: &Fetched, refused: Option<WalkError>) -
     WalkError::TooFewFragments { id, found, needed, class, errors: Vec::new() }
 }
 
-/// What a fragment's state says of those that could not be had. A librarian says *not found* as of copies, by those at the top of the
-/// rank: the holder of a fragment may be another one that is away, so that is no proof that it is nowhere.
+/// What a fragment's state says of those that could not be had. A librarian says *not found* of a fragment where all that may be asked
+/// do not have it.
 const fn class_of(state: &FragmentState) -> Class {
     match state {
+        FragmentState::Missing => Class::NotFound,
         FragmentState::Corrupt => Class::Corrupt,
         _ => Class::Unavailable,
     }

@@ -713,9 +713,30 @@ fn a_thin_client_tells_what_is_damaged_from_what_may_be_away() {
         let error = walker.fetch_stripe(&shape(&striped), 0..K).await.unwrap_err();
         assert!(matches!(error, WalkError::TooFewFragments { found: 3, needed: 4, .. }), "{error}");
         assert_eq!(error.class(), Class::Corrupt, "{error}");
-        // A librarian's "not found" is as of copies: the fragment may be at one that is away.
+        // A librarian says "not found" of a fragment where nobody who may have it was away.
         assert!(stage.peers[0].lose(&striped.fragments[0].id));
         let error = walker.fetch_stripe(&shape(&striped), 0..K).await.unwrap_err();
+        assert_eq!(error.class(), Class::Corrupt, "{error}");
+        damaged[1..].iter().for_each(|fragment| _ = stage.peers[0].lose(&fragment.id));
+        let error = walker.fetch_stripe(&shape(&striped), 0..K).await.unwrap_err();
+        assert!(matches!(error, WalkError::TooFewFragments { found: 3, needed: 4, .. }), "{error}");
+        assert_eq!(error.class(), Class::NotFound, "{error}");
+    });
+}
+
+#[test]
+fn a_fragment_is_not_found_where_all_answered_and_unavailable_while_one_is_away() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let striped = four_of_eight(1);
+        let fragment = &striped.fragments[3];
+        let find = || stage.walker.find(None, fragment.id, fragment.place);
+        let error = find().await.unwrap_err();
+        assert!(matches!(error, WalkError::NotFound { asked: 9, .. }), "{error}");
+        // Of a copy the first few that deny it are enough; a fragment may be at the last of the rank alone.
+        let last = *stage.directory.view().rank(&fragment.place).last().unwrap();
+        stage.network.set(&last, Fault::Down);
+        let error = find().await.unwrap_err();
         assert_eq!(error.class(), Class::Unavailable, "{error}");
     });
 }
