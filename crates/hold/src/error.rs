@@ -236,8 +236,8 @@ pub(crate) enum HoldError {
         progress: String,
     },
     /// An object is at several versions, and a verb needs one.
-    #[error("the object is at {0} versions: which is meant?")]
-    Branches(usize),
+    #[error("the object is at {0} versions{}: which is meant?", or_more(*.1))]
+    Branches(usize, bool),
     /// An object is at no version.
     #[error("the object has no version yet")]
     NoVersion,
@@ -288,6 +288,11 @@ pub(crate) enum HoldError {
     /// Ctrl-C or SIGTERM.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// How a number is told that may be too small.
+pub(crate) const fn or_more(more: bool) -> &'static str {
+    if more { " or more" } else { "" }
 }
 
 impl HoldError {
@@ -357,7 +362,7 @@ impl HoldError {
             Self::Founders { .. } | Self::Unchanged { .. } | Self::Changing { .. } => {
                 Exit::Unavailable
             }
-            Self::Branches(_) | Self::Unlisted(_) | Self::Moved(_) => Exit::Conflict,
+            Self::Branches(..) | Self::Unlisted(_) | Self::Moved(_) => Exit::Conflict,
             Self::NoVersion | Self::NoHead(_) | Self::Deleted(_) => Exit::NotFound,
             Self::NothingNoted | Self::NothingFound => Exit::NotFound,
             Self::Door(source) => source.class().into(),
@@ -391,7 +396,7 @@ impl HoldError {
             Self::Changing { .. } => {
                 "the wish stays: it is done once n - f operators asked for the same; asking again follows it"
             }
-            Self::Branches(_) => {
+            Self::Branches(..) => {
                 "hold object tips lists them; name one with --base, or hold object merge"
             }
             Self::Unlisted(_) => {

@@ -8,7 +8,7 @@ mod harness;
 mod small_disk;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use harness::{Home, Network, Peer, assert_same, hold, random_file, run};

@@ -178,6 +178,63 @@ fn a_user_makes_versions_reads_their_history_and_merges_branches() {
 }
 
 #[test]
+fn a_value_that_does_not_open_is_told_with_all_the_others() {
+    let network = Network::running(4, &[]);
+    let home = network.home("owner", 0);
+    let owner = user(&network, &home);
+    let first = owner.put(&["notes", "--value", "bread"]);
+    let second = owner.put(&["notes", "--value", "milk"]);
+    // A writer that has another content key.
+    let access = owner.object(&["access", "notes"]).expect(0).json();
+    let mut access = access["access"].as_str().unwrap().to_owned();
+    let last = access.pop().unwrap();
+    access.push(if last == '0' { '1' } else { '0' });
+    let file = network.folder.path().join("access");
+    fs::write(&file, access).unwrap();
+    let wrong = format!("@{}", file.display());
+    let sealed = owner.put(&[&wrong, "--root", "--value", "butter"]);
+
+    let log = owner.object(&["log", "notes", "--values"]);
+    assert!(log.stderr.contains("does not open"), "{}", log.stderr);
+    let lines: Vec<Value> =
+        log.expect(3).text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |version: &str| lines.iter().find(|line| line["version"] == version).unwrap();
+    assert_eq!(lines.len(), 3);
+    assert_eq!((&of(&first)["value"], &of(&second)["value"]), (&"bread".into(), &"milk".into()));
+    assert!(of(&sealed).get("value").is_none() && of(&sealed)["bytes"].as_u64().unwrap() > 6);
+    let mut watched = owner.versions(&["watch", "notes", "--once", "--values"]);
+    watched.sort_unstable();
+    let mut all = vec![first, second, sealed];
+    all.sort_unstable();
+    assert_eq!(watched, all);
+}
+
+#[test]
+fn a_version_that_is_nowhere_is_no_base_and_no_head() {
+    let network = Network::running(4, &[]);
+    let home = network.home("owner", 0);
+    let owner = user(&network, &home);
+    let first = owner.put(&["plan", "--value", "bread"]);
+    let theirs = owner.put(&["board", "--value", "of another object"]);
+    let (h, rest) = first.split_once(':').unwrap();
+    let hint = rest.split_once(':').unwrap().1;
+    let nowhere = format!("{}:0:{hint}", "ab".repeat(32));
+    let deep = format!("{h}:7:{hint}");
+    for (version, code) in [(&nowhere, 10), (&theirs, 10), (&deep, 2)] {
+        owner.object(&["put", "plan", "--value", "x", "--base", version]).expect_error(code);
+        owner.object(&["merge", "plan", &first, version, "--value", "x"]).expect_error(code);
+        owner.object(&["get", "plan", version]).expect_error(code);
+        let args = ["head", "update", "plan", version, "--via", &owner.via];
+        run(&mut home.hold(args)).expect_error(code);
+    }
+    let deep = owner.object(&["get", "plan", &deep]).expect_error(2);
+    assert!(deep.stderr.contains("has depth 0"), "{}", deep.stderr);
+    assert_eq!(owner.versions(&["tips", "plan"]), [first.as_str()]);
+    assert_eq!(owner.versions(&["log", "plan"]), [first.as_str()]);
+    run(&mut home.hold(["head", "read", "plan", "--via", &owner.via])).expect_error(10);
+}
+
+#[test]
 fn only_those_read_and_write_whom_the_owner_lists() {
     let network = Network::running(3, &[]);
     let (home, friends, strangers) =

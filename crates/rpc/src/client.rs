@@ -32,6 +32,7 @@ use self::unary::Asks;
 use crate::Identity;
 use crate::convert::{Open, Wrong};
 use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ClientLimits, RECONNECT_HEADER};
+use crate::paced::Pacing;
 use crate::proto;
 use crate::proto::librarian_client::LibrarianClient;
 use crate::signing::{Line, Signer};
@@ -126,9 +127,10 @@ impl Client {
     ) -> Arc<Self> {
         let introducer = Arc::new(Introducer { credential, env: env.clone() });
         let dialler = {
-            let introducer = introducer.clone();
+            let (introducer, pacing) = (introducer.clone(), Pacing::new(env.clone()));
             move |to, limit| {
-                dial(identity.clone(), introducer.clone(), through.clone(), limit, to).boxed()
+                let (identity, introducer) = (identity.clone(), introducer.clone());
+                dial(identity, introducer, through.clone(), pacing.clone(), limit, to).boxed()
             }
         };
         Self::with(Box::new(dialler), introducer, env, limits)
@@ -151,8 +153,11 @@ impl Client {
         let nothing = Arc::new(|| Credential::None);
         let introducer = Arc::new(Introducer { credential: nothing, env: env.clone() });
         let dialler = {
-            let env = env.clone();
-            move |to, limit| dial_signed(signer.clone(), through, env.clone(), limit, to).boxed()
+            let (env, pacing) = (env.clone(), Pacing::new(env.clone()));
+            move |to, limit| {
+                let (signer, pacing) = (signer.clone(), pacing.clone());
+                dial_signed(signer, through, pacing, env.clone(), limit, to).boxed()
+            }
         };
         Self::with(Box::new(dialler), introducer, env, limits)
     }
@@ -268,15 +273,16 @@ async fn dial(
     identity: Arc<Identity>,
     introducer: Arc<Introducer>,
     through: Option<Arc<dyn Dial>>,
+    pacing: Pacing,
     limit: Duration,
     to: Endpoint,
 ) -> Result<Arc<Connection>, CallError> {
     let through = through.as_deref();
     let dialled = Box::pin(async {
-        let mut connection = Connection::dial(&identity, through, &to).await?;
+        let mut connection = Connection::dial(&identity, through, &pacing, &to).await?;
         if introducer.introduce(&connection, &to, limit).await? {
             // It knows us from now on: a new connection has windows for records.
-            connection = Connection::dial(&identity, through, &to).await?;
+            connection = Connection::dial(&identity, through, &pacing, &to).await?;
             introducer.introduce(&connection, &to, limit).await?;
         }
         Ok(Arc::new(connection))
@@ -289,12 +295,13 @@ async fn dial(
 async fn dial_signed(
     signer: Arc<Signer>,
     through: SignedDial,
+    pacing: Pacing,
     env: Env,
     limit: Duration,
     to: Endpoint,
 ) -> Result<Arc<Connection>, CallError> {
-    let dialled =
-        Connection::dial_signed(&signer, through, &to).map(|dialled| dialled.map(Arc::new));
+    let dialled = Connection::dial_signed(&signer, through, &pacing, &to);
+    let dialled = dialled.map(|dialled| dialled.map(Arc::new));
     let late = CallError::TimedOut { address: to.address.clone(), limit };
     env.within(limit, Box::pin(dialled)).await.unwrap_or(Err(late))
 }
@@ -387,6 +394,8 @@ pub(crate) async fn wire(
     to: &Endpoint,
 ) -> Result<LibrarianClient<Line>, CallError> {
     // Leaked into the process of the test: dropping it would end the connection.
-    let connection = Box::leak(Box::new(Connection::dial(identity, None, to).await?));
+    let pacing = Pacing::new(Env::real());
+    let connection = Connection::dial(identity, None, &pacing, to).await?;
+    let connection = Box::leak(Box::new(connection));
     Ok(librarian(connection.line.clone()))
 }

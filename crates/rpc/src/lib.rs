@@ -19,6 +19,7 @@ mod error;
 mod framing;
 mod identity;
 mod limits;
+mod paced;
 pub mod proto;
 mod proven;
 mod server;

@@ -14,7 +14,6 @@ mod gate;
 mod handlers;
 mod members;
 mod metered;
-mod paced;
 mod seats;
 mod share;
 pub(crate) mod signed;

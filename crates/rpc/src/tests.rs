@@ -33,6 +33,7 @@ use env::calls::{Credential, Endpoint};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::paced::Pacing;
 use crate::{Client, ClientLimits, Identity, RpcError, Server, ServerLimits};
 use memory::Memory;
 
@@ -92,6 +93,10 @@ pub(crate) fn endpoint(address: SocketAddr) -> Endpoint {
 /// Key 2 in network 1, without a credential.
 pub(crate) fn client() -> Arc<Client> {
     client_with(ClientLimits::default())
+}
+
+pub(crate) fn pacing() -> Pacing {
+    Pacing::new(Env::real())
 }
 
 pub(crate) fn client_with(limits: ClientLimits) -> Arc<Client> {

@@ -2,7 +2,8 @@
 //!
 //! The rank says who should hold a record; health says whom to ask first. Writers take the rank from its top past everybody
 //! who is unwell. Readers ask the well ones among the first N + [`NEAR_EXTRA`] first, since a copy is most likely there,
-//! then the well ones further down, then those that failed a moment ago.
+//! then the well ones further down, then those that failed a moment ago. Of the first N those that owe a large record give way to the
+//! others for one more ([`crate::owing`]).
 
 use std::collections::BTreeSet;
 
@@ -18,10 +19,20 @@ pub const NEAR_EXTRA: usize = 4;
 /// The most peers that one walk asks for one record.
 pub const ASKED_MAX: usize = 256;
 
+/// How likely a copy is at a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// It is one of those that should have one.
+    First,
+    /// It ranks right behind them.
+    Near,
+    Far,
+}
+
 /// Peers to ask, in the order of their rank.
 pub(crate) struct Candidates {
-    /// In the order to be asked, each with whether a copy is likely there.
-    left: Vec<(bool, PeerId)>,
+    /// In the order to be asked.
+    left: Vec<(At, PeerId)>,
     write: bool,
     size: Size,
 }
@@ -30,7 +41,7 @@ impl Candidates {
     /// All peers of the view, of which `copies` should hold what is at `place`: for a writer.
     pub(crate) fn to_write(view: &View, place: &Place, size: Size) -> Self {
         let rank = view.rank(place).into_iter().take(ASKED_MAX);
-        Self { left: rank.map(|peer| (true, peer)).collect(), write: true, size }
+        Self { left: rank.map(|peer| (At::First, peer)).collect(), write: true, size }
     }
 
     /// As [`Candidates::to_write`] for a reader, who looks under the view before as well: near the top of the new
@@ -49,8 +60,10 @@ impl Candidates {
             rank.extend(old);
         }
         let near: BTreeSet<PeerId> = rank.iter().copied().collect();
-        let far = far.into_iter().filter(|peer| !near.contains(peer)).map(|peer| (false, peer));
-        let left = rank.iter().map(|peer| (true, *peer)).chain(far).take(ASKED_MAX);
+        let far = far.into_iter().filter(|peer| !near.contains(peer)).map(|peer| (At::Far, peer));
+        let at = |number: usize| if number < copies { At::First } else { At::Near };
+        let near = rank.iter().enumerate().map(|(number, peer)| (at(number), *peer));
+        let left = near.chain(far).take(ASKED_MAX);
         Self { left: left.collect(), write: false, size }
     }
 
@@ -62,7 +75,7 @@ impl Candidates {
 
     /// Leaves those away where a copy is not likely: nobody asks the whole rank for what may not be there yet.
     pub(crate) fn near_alone(&mut self) {
-        self.left.retain(|(near, _)| *near);
+        self.left.retain(|(at, _)| *at != At::Far);
     }
 
     /// Takes all peers out of it.
@@ -86,7 +99,7 @@ impl Candidates {
 
     /// Puts a peer back, to be asked once more.
     pub(crate) fn again(&mut self, peer: PeerId) {
-        self.left.push((false, peer));
+        self.left.push((At::Far, peer));
     }
 
     /// The next peer to ask, of those whose standing is `worst` or better.
@@ -109,31 +122,39 @@ impl Candidates {
 
     /// The place among `left` and the standing of the peer to be asked next.
     fn best(&self, core: &Core, worst: Standing) -> Option<(usize, Standing)> {
+        // What is usual of a line of which nothing is known is not known either.
+        let any = core.line.takes_unknown();
         let mut best: Option<(u8, usize, Standing)> = None;
-        for (at, (near, peer)) in self.left.iter().enumerate() {
+        for (number, (at, peer)) in self.left.iter().enumerate() {
             let standing = core.directory.standing(peer, self.size, self.write);
-            let order = self.order(standing, !near);
+            let asks_large = !self.write && self.size == Size::Large && *at == At::First;
+            let gives_way = asks_large && core.owing.gives_way(peer, any);
+            let order = self.order(standing, *at, gives_way);
             if standing <= worst && best.is_none_or(|(found, ..)| order < found) {
-                best = Some((order, at, standing));
+                best = Some((order, number, standing));
                 if order == 0 {
                     break;
                 }
             }
         }
-        best.map(|(_, at, standing)| (at, standing))
+        best.map(|(_, number, standing)| (number, standing))
     }
 
     /// Less is earlier; peers of the same number go by rank.
-    fn order(&self, standing: Standing, far: bool) -> u8 {
-        match (standing, far && !self.write) {
+    fn order(&self, standing: Standing, at: At, gives_way: bool) -> u8 {
+        let far = at == At::Far && !self.write;
+        match (standing, far) {
+            (Standing::Ready | Standing::Trial, false) if gives_way => 1,
+            // Those behind the first N have no copy mostly: who owes one is asked before them.
+            (Standing::Ready | Standing::Trial, false) if at == At::Near && !self.write => 2,
             (Standing::Ready | Standing::Trial, false) => 0,
-            (Standing::Slow, false) => 1,
-            (Standing::Ready | Standing::Trial, true) => 2,
-            (Standing::Slow, true) => 3,
-            (Standing::Waiting, _) => 4,
-            (Standing::Away, _) => 5,
-            (Standing::Stopped, _) => 6,
-            (Standing::Gone, _) => 7,
+            (Standing::Slow, false) => 3,
+            (Standing::Ready | Standing::Trial, true) => 4,
+            (Standing::Slow, true) => 5,
+            (Standing::Waiting, _) => 6,
+            (Standing::Away, _) => 7,
+            (Standing::Stopped, _) => 8,
+            (Standing::Gone, _) => 9,
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::directory::Directory;
 use crate::hedge::Budget;
 use crate::latency::{LARGE_BYTES, Size};
 use crate::line::{Line, Load, Moved};
+use crate::owing::Owing;
 use crate::proof::{self, Proven};
 use crate::race::Ended;
 use crate::stripe::StripeShape;
@@ -60,6 +61,8 @@ pub(crate) struct Core {
     pub(crate) budget: Budget,
     /// Turns of calls with records.
     pub(crate) line: Arc<Line>,
+    /// Who is being asked for large records.
+    pub(crate) owing: Arc<Owing>,
     pub(crate) own: Option<(PeerId, Arc<dyn LocalStore>)>,
     pub(crate) credential: Mutex<Credential>,
     /// Librarians that walk for this program; then no other peer is called.

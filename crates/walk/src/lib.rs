@@ -24,6 +24,7 @@ mod join;
 mod latency;
 mod line;
 pub mod objects;
+mod owing;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod proof;

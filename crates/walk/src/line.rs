@@ -179,6 +179,11 @@ impl Line {
         quick.map_or(Duration::ZERO, |quick| (quick * PATIENCE).min(LIMIT_MAX))
     }
 
+    /// Whether nothing is known yet of how fast records come in.
+    pub(crate) fn takes_unknown(&self) -> bool {
+        self.taken.lock().quick.is_none()
+    }
+
     /// Whether records wait for a turn to go out.
     pub(crate) fn sends_wait(&self) -> bool {
         !self.sent.lock().waiting.is_empty()

@@ -18,6 +18,7 @@ use futures::{FutureExt, StreamExt};
 use crate::core::Core;
 use crate::latency::Size;
 use crate::line::{Load, Moved, Turn};
+use crate::owing::Owed;
 
 /// When a call that many records share is late.
 pub(crate) const SHARED_LATE: Duration = Duration::from_secs(1);
@@ -100,6 +101,8 @@ struct Running {
     overdue_at: Option<Duration>,
     /// Another call was started in its stead.
     replaced: bool,
+    /// For a large record.
+    owed: Option<Owed>,
 }
 
 impl Running {
@@ -183,7 +186,8 @@ impl<T: Send + 'static> Race<T> {
         let now = self.core.env.clock.elapsed();
         self.waits_since.get_or_insert(now);
         let (since, late_at, overdue_at) = (None, None, None);
-        let running = Running { since, late, late_at, overdue_at, replaced: false };
+        let owed = (self.size == Size::Large).then(|| self.core.owing.begin(peer));
+        let running = Running { since, late, late_at, overdue_at, replaced: false, owed };
         let entry = self.running.entry(peer);
         entry.insert_entry(running).into_mut()
     }
@@ -288,6 +292,10 @@ impl<T: Send + 'static> Race<T> {
     }
 
     fn ring(&mut self, peer: PeerId) -> Event<T> {
+        let running = self.running.get_mut(&peer);
+        if let Some(owed) = running.and_then(|running| running.owed.as_mut()) {
+            owed.late();
+        }
         match self.running.get_mut(&peer) {
             Some(running) if running.late_at <= running.overdue_at && running.late_at.is_some() => {
                 running.late_at = None;

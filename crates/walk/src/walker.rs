@@ -17,6 +17,7 @@ use crate::error::WalkError;
 use crate::finding::{Finding, FoundAt};
 use crate::hedge::Budget;
 use crate::line::{Line, Load, Moved, SENT_FIRST_BYTES, TAKEN_FIRST_BYTES};
+use crate::owing::Owing;
 use crate::storing::Storing;
 use crate::through::Through;
 
@@ -87,7 +88,8 @@ impl Walker {
             None => [SENT_FIRST_BYTES, TAKEN_FIRST_BYTES],
         };
         let (budget, line) = (Budget::new(), Arc::new(Line::new(env.clone(), sent, taken)));
-        let core = Core { env, calls, directory, budget, line, own, credential, through };
+        let owing = Arc::new(Owing::default());
+        let core = Core { env, calls, directory, budget, line, owing, own, credential, through };
         Arc::new(Self { core: Arc::new(core), background })
     }
 

@@ -17,7 +17,8 @@ pub enum Reconciled {
 
 impl Heads {
     /// Merges the versions of all tips, one after the other in the order of `seen`, and says that the branch is at what comes out. One tip,
-    /// or none, is left as it is.
+    /// or none, is left as it is. Of a version a head names no more than the hash counts: how deep it is is the word of the device that
+    /// signed it.
     ///
     /// # Errors
     /// As [`crate::objects::Object::merge_with`] and [`Heads::update`].
@@ -28,13 +29,15 @@ impl Heads {
         options: WriteOptions,
     ) -> Result<Reconciled, ObjectsError> {
         let mut versions = seen.tips.iter().map(|tip| tip.version);
-        let Some(mut at) = versions.next().filter(|_| seen.tips.len() > 1) else {
+        let Some(first) = versions.next().filter(|_| seen.tips.len() > 1) else {
             return Ok(Reconciled::One(Box::new(seen.clone())));
         };
+        let mut at = seen.object.found(&first).await?;
         for next in versions {
             if next.h == at.h {
                 continue;
             }
+            let next = seen.object.found(&next).await?;
             match seen.object.merge_with(&at, &next, function, options).await? {
                 MergeOutcome::Merged(written) => at = written.id,
                 MergeOutcome::Already(id) => at = id,

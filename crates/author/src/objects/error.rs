@@ -124,6 +124,16 @@ pub enum ObjectsError {
     /// Two versions do not merge by this function; both stay.
     #[error("the versions conflict: {}", .0.reason)]
     Conflict(Conflict),
+    /// A version has another depth than its name says: it was named wrongly.
+    #[error("version {h} has depth {depth}, and its name says {said}: name it {h}:{depth}:N")]
+    Depth {
+        /// Which version.
+        h: RecordId,
+        /// What the name says.
+        said: u64,
+        /// Its depth.
+        depth: u64,
+    },
     /// A value does not open under the object's content key: its writer has another one.
     #[error("the value of version {h} does not open under the content key of its object")]
     Sealed {
@@ -163,6 +173,7 @@ impl Classified for ObjectsError {
             Self::Exists(_) | Self::ExistsOtherwise { .. } | Self::Conflict(_) => Class::Conflict,
             Self::NotOpen(_) | Self::NotSealed(_) | Self::BatchFull { .. } => Class::Invalid,
             Self::Unsealable(_) | Self::Access | Self::WatchPoint => Class::Invalid,
+            Self::Depth { .. } => Class::Invalid,
             Self::Full(_) => Class::Busy,
             Self::NotStored(source) | Self::Walk(source) => source.class(),
             Self::Version(source) => source.class(),

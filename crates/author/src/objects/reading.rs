@@ -20,6 +20,8 @@ use super::{Object, ObjectsError, Subject, Value};
 
 /// The most versions of one [`Object::log`].
 pub const LOG_MAX: usize = 100_000;
+/// Versions of one log that are looked for in vain before it ends: each asks all holders of all places.
+const UNFOUND_MAX: usize = 16;
 /// Predecessors asked for at once, where a walk needs a few.
 pub(crate) const AHEAD: usize = 64;
 /// Bytes of an answer with some predecessors, about.
@@ -75,15 +77,39 @@ impl Object {
     /// # Errors
     /// As [`Object::get`].
     pub async fn get_with(&self, id: &VersionId) -> Result<Got, ObjectsError> {
-        let found = self.find(&id.h, &id.n, Some(*id)).await?;
-        if found.version.l != id.l {
-            return Err(version::VersionError::Field("depth in the version's id").into());
-        }
+        let found = self.named(id).await?;
         let id = VersionId { n: found.hint, ..*id };
         let bases = found.version.bases;
         let Found { version, from, refused, .. } = found;
         let value = self.opened(id.h, version).await?;
         Ok(Got { id, bases, value, from, refused })
+    }
+
+    /// Looks whether a version that somebody named is there, before anything is made of it; answers it with where it was found.
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    /// As [`Object::get`].
+    pub async fn look_at(&self, id: &VersionId) -> Result<VersionId, ObjectsError> {
+        let found = self.named(id).await?;
+        Ok(VersionId { n: found.hint, ..*id })
+    }
+
+    /// A version by its hash alone, as it is found: who named it said how deep it is, and may be wrong.
+    pub(crate) async fn found(&self, id: &VersionId) -> Result<VersionId, ObjectsError> {
+        let found = self.find(&id.h, &id.n, Some(*id)).await?;
+        Ok(VersionId { h: id.h, l: found.version.l, n: found.hint })
+    }
+
+    /// A version by its whole name.
+    async fn named(&self, id: &VersionId) -> Result<Found, ObjectsError> {
+        let found = self.find(&id.h, &id.n, Some(*id)).await?;
+        let depth = found.version.l;
+        if depth != id.l {
+            return Err(ObjectsError::Depth { h: id.h, said: id.l, depth });
+        }
+        Ok(found)
     }
 
     /// Opens what a version of this object's history holds. CPU work for a long value.
@@ -165,11 +191,11 @@ impl Object {
         Ok(log)
     }
 
-    /// The same, each as it is found: values of a long or a wide history are not in memory together, and what was found before one that
-    /// cannot be had was told.
+    /// The same, each as it is found: values of a long or a wide history are not in memory together. Any writer can make a version of one
+    /// that is nowhere: what is left of the history is told all the same, until [`UNFOUND_MAX`] were looked for in vain.
     ///
     /// # Errors
-    /// As [`Object::log`], and what `each` fails with.
+    /// As [`Object::log`], of the first that was not found, when the others were told; what `each` fails with.
     pub async fn log_each<E: From<ObjectsError>>(
         &self,
         from: &[VersionId],
@@ -180,27 +206,38 @@ impl Object {
         // Without values, of which a wide history has thousands in it: each is read again when it is told, and is mostly remembered.
         let mut border: BTreeMap<(u64, RecordId), Hint> = BTreeMap::new();
         let mut seen = BTreeSet::new();
-        for id in from {
-            if seen.insert(id.h) {
-                let found = self.ahead(&id.h, &id.n).await?;
-                border.insert((found.version.l, id.h), found.hint);
-            }
-        }
+        let mut unfound = Vec::new();
         let mut told = 0;
-        while told < most
-            && let Some(((_, h), hint)) = border.pop_last()
-        {
-            let Found { version, hint, .. } = self.ahead(&h, &hint).await?;
-            if told + 1 < most {
-                for base in version.bases.iter().filter(|base| seen.insert(*base)) {
-                    let found = self.ahead(&base, &hint).await?;
-                    border.insert((found.version.l, base), found.hint);
+        // Those that are to be looked for, each with where it may be.
+        let mut next: Vec<(RecordId, Hint)> = from.iter().map(|id| (id.h, id.n)).collect();
+        loop {
+            for (h, hint) in next.drain(..).filter(|(h, _)| seen.insert(*h)) {
+                match self.ahead(&h, &hint).await {
+                    Ok(found) => {
+                        border.insert((found.version.l, h), found.hint);
+                    }
+                    Err(error) => unfound.push(error),
+                }
+                if unfound.len() >= UNFOUND_MAX {
+                    break;
                 }
             }
-            each(past(h, version, hint))?;
-            told += 1;
+            if unfound.len() >= UNFOUND_MAX || told >= most {
+                break;
+            }
+            let Some(((_, h), hint)) = border.pop_last() else { break };
+            match self.ahead(&h, &hint).await {
+                Ok(Found { version, hint, .. }) => {
+                    told += 1;
+                    if told < most {
+                        next.extend(version.bases.iter().map(|base| (base, hint)));
+                    }
+                    each(past(h, version, hint))?;
+                }
+                Err(error) => unfound.push(error),
+            }
         }
-        Ok(())
+        unfound.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// A version that a walk needs, and what comes before it with it, since the walk will need that next.

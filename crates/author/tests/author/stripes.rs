@@ -481,12 +481,13 @@ fn a_small_file_waits_for_copies_of_its_entry_alone() {
         let net = Net::new(&env, 3, 99, Suite::Holdfast1);
         let author = net.user("ada");
         let directory = author.walker().directory();
-        for number in 0..5 {
+        let met = author.walker().redundancy(Kind::Entry).acknowledged as usize;
+        for number in 0..met {
             let to = directory.endpoint(&net.community.peer(number)).unwrap();
             author.walker().introduce(&to).await.unwrap();
         }
         let asked = || -> u64 {
-            let others = (5..99).map(|number| net.community.peer(number));
+            let others = (met..99).map(|number| net.community.peer(number));
             others.map(|peer| net.network.counts(&peer).introduce).sum()
         };
         let folder = tempfile::tempdir().unwrap();

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use author::heads::Reconciled;
-use author::objects::{MergeOutcome, ObjectsError, PolicyOptions, Value, WriteOptions};
+use author::objects::{
+    MergeOutcome, ObjectsError, PolicyOptions, Value, VersionId, WriteOptions,
+};
 use crypto::{Class, Classified};
 use env::calls::objects::ObjectsAnswer;
 use testkit::network::Fault;
@@ -74,6 +76,28 @@ fn two_devices_that_write_at_once_are_two_tips_and_their_merge_supersedes_both()
         assert_eq!(late.tips, merged.tips);
         let error = phone.heads().update(&late, &other).await.unwrap_err();
         assert_eq!(error.class(), Class::Denied, "{error}");
+    });
+}
+
+/// How deep a version is is the word of the device that signed the head.
+#[test]
+fn a_head_that_names_another_depth_ends_no_merge() {
+    run(5, |env| async move {
+        let stage = Stage::new(&env);
+        let (ada, phone) = (stage.user("ada"), stage.user("phone"));
+        let notes = ada.create(b"notes", open()).await.unwrap();
+        let root = notes.put(None, "root", write()).await.unwrap().id;
+        let (heads, theirs) = (ada.heads(), phone.heads());
+        let new = heads.read(&notes, "main").await.unwrap();
+        heads.delegate(None, phone.public_key()).await.unwrap();
+        let seen = theirs.read(&notes, "main").await.unwrap();
+        heads.update(&new, &VersionId { l: 9, ..root }).await.unwrap();
+        theirs.update(&seen, &root).await.unwrap();
+        let both = heads.read(&notes, "main").await.unwrap();
+        assert_eq!(both.tips.len(), 2);
+        let merged = heads.reconcile(&both, &ThreeWayText, write()).await.unwrap();
+        let Reconciled::One(merged) = merged else { panic!("{merged:?}") };
+        assert_eq!(merged.tips[0].version, root);
     });
 }
 

@@ -6,7 +6,7 @@ use author::objects::{
     Access, Copies, MergeOutcome, Object, Objects, ObjectsError, ObjectsOptions, Past,
     PolicyOptions, Value, ValueKind, VersionId, WriteOptions,
 };
-use crypto::{Class, Classified, Suite};
+use crypto::{Class, Classified, RecordId, Suite};
 use testkit::network::Fault;
 use testkit::time::run;
 use version::merge::{Aggregate, Merge, ThreeWayText};
@@ -393,5 +393,34 @@ fn an_object_is_what_its_owner_said_and_nothing_goes_out_in_the_clear_by_mistake
             let set = stage.user("ada").set_family_policy(b"kv/", open()).await.unwrap();
             assert_eq!(set.version, version);
         }
+    });
+}
+
+/// Any writer can make a version of one that is nowhere.
+#[test]
+fn a_log_tells_all_but_what_is_nowhere() {
+    run(20, |env| async move {
+        let stage = Stage::new(&env);
+        let ada = stage.user("ada");
+        let notes = ada.create(b"notes", open()).await.unwrap();
+        let root = notes.put(None, "root", write()).await.unwrap().id;
+        let one = notes.put(Some(&root), "one", write()).await.unwrap().id;
+        assert_eq!(notes.look_at(&one).await.unwrap(), one);
+        let deep = VersionId { l: 9, ..one };
+        let error = notes.look_at(&deep).await.unwrap_err();
+        assert!(matches!(error, ObjectsError::Depth { said: 9, depth: 1, .. }), "{error}");
+        let nowhere = VersionId { h: RecordId::new([7; 32]), l: 50, n: root.n };
+        let error = notes.look_at(&nowhere).await.unwrap_err();
+        assert_eq!(error.class(), Class::NotFound, "{error}");
+
+        let bad = notes.put(Some(&nowhere), "bad", write()).await.unwrap().id;
+        let mut told = Vec::new();
+        let each = |past: Past| {
+            told.push(past.id.h);
+            Ok::<_, ObjectsError>(())
+        };
+        let error = notes.log_each(&[bad, one], 10, each).await.unwrap_err();
+        assert_eq!(error.class(), Class::NotFound, "{error}");
+        assert_eq!(told, [bad.h, one.h, root.h]);
     });
 }

@@ -78,8 +78,7 @@ impl ObjectShelf {
         fetched: &mut VecDeque<Record>,
     ) -> Result<Option<Record>, CallError> {
         let Wanted { h, child, most } = wanted;
-        let found = self.objects.proven(object, &h).await;
-        if let Some((record, _)) = found.map_err(|error| self.refused(error))? {
+        if let Some(record) = self.proven_of(object, &h).await? {
             return Ok(Some(record));
         }
         let (Some(child), Some(elsewhere)) = (child, elsewhere.as_mut()) else { return Ok(None) };

@@ -14,6 +14,7 @@ use env::calls::objects::{
 };
 use env::calls::{BATCH_MAX, CallError};
 use futures::StreamExt;
+use objects::ObjectsError;
 use store::Part;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use version::{ObjectKey, ObjectRecord};
@@ -155,10 +156,23 @@ impl ObjectShelf {
         named: Option<&ObjectRecord>,
         attested: bool,
     ) -> Result<Option<FoundVersion>, CallError> {
-        let found = self.objects.proven(object, h).await.map_err(|error| self.refused(error))?;
-        let Some((record, _)) = found else { return Ok(None) };
+        let Some(record) = self.proven_of(object, h).await? else { return Ok(None) };
         let attestation = if attested { self.attestation(h, named).await? } else { None };
         Ok(Some(FoundVersion { record, attestation }))
+    }
+
+    /// A version's record, proven; `None` where it is not here, also where what is here under that hash is no version of this object:
+    /// of it there is none anywhere, and that is no failure of this peer.
+    pub(super) async fn proven_of(
+        &self,
+        object: &ObjectKey,
+        h: &RecordId,
+    ) -> Result<Option<Record>, CallError> {
+        match self.objects.proven(object, h).await {
+            Ok(found) => Ok(found.map(|(record, _)| record)),
+            Err(ObjectsError::OtherObject { .. }) => Ok(None),
+            Err(error) => Err(self.refused(error)),
+        }
     }
 
     /// What objects are at, one answer each, and the bytes that are answered.

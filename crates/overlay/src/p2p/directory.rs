@@ -22,6 +22,9 @@ pub const LINKS_WANTED: usize = 8;
 pub const KNOWN_MAX: usize = 4_096;
 /// The most addresses kept of a peer.
 pub const ADDRESSES_MAX: usize = 16;
+/// Addresses of a peer that one dial tries. A certificate costs nothing, and its peer's announcement may name any addresses: each dial of
+/// it is a connection to each of these.
+const ADDRESSES_DIALLED: usize = 3;
 /// The most dials begun at one time.
 pub(super) const DIALS_MAX: usize = 8;
 /// The longest wait before a peer is dialled again.
@@ -88,8 +91,12 @@ impl Directory {
         self.0.remove(peer);
     }
 
+    /// Where to dial a peer next: up to [`ADDRESSES_DIALLED`] of its addresses, and after each failure those that follow.
     pub(super) fn addresses(&self, peer: &PeerId) -> Vec<Multiaddr> {
-        self.0.get(peer).map(|known| known.addresses.clone()).unwrap_or_default()
+        let Some(known) = self.0.get(peer) else { return Vec::new() };
+        let (all, tried) = (&known.addresses, known.failures as usize * ADDRESSES_DIALLED);
+        let from = tried.checked_rem(all.len()).unwrap_or_default();
+        all.iter().cycle().skip(from).take(all.len().min(ADDRESSES_DIALLED)).cloned().collect()
     }
 
     /// A link to the peer stands: the next loss is met without a wait.
@@ -193,6 +200,29 @@ mod tests {
     }
 
     #[test]
+    fn a_dial_tries_a_few_addresses_and_the_next_one_others() {
+        let peer = PeerId::random();
+        let all: Vec<Multiaddr> = (1..=7).flat_map(address).collect();
+        let mut directory = Directory::default();
+        assert!(directory.addresses(&peer).is_empty());
+        directory.note(peer, all.clone(), true);
+        let mut tried = Vec::new();
+        for _ in 0..3 {
+            let now = directory.addresses(&peer);
+            assert_eq!(now.len(), 3);
+            tried.extend(now);
+            directory.failed(&peer, NOW, 0);
+        }
+        assert_eq!((&tried[..7], &tried[7..]), (&all[..], &all[..2]));
+        directory.linked(&peer);
+        assert_eq!(directory.addresses(&peer), all[..3]);
+        let one = PeerId::random();
+        directory.note(one, address(9), true);
+        directory.failed(&one, NOW, 0);
+        assert_eq!(directory.addresses(&one), address(9));
+    }
+
+    #[test]
     fn what_was_announced_outweighs_what_was_found() {
         let (mut directory, ids) = directory(1);
         assert!(!directory.note(ids[0], address(9), false));
@@ -230,6 +260,6 @@ mod tests {
         let many = (1..=40).flat_map(address).collect();
         let known = *directory.0.keys().next().expect("it is full");
         assert!(directory.note(known, many, true));
-        assert_eq!(directory.addresses(&known).len(), ADDRESSES_MAX);
+        assert_eq!(directory.0[&known].addresses.len(), ADDRESSES_MAX);
     }
 }

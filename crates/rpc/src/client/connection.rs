@@ -4,7 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crypto::{PeerId, PublicKey};
@@ -23,6 +23,7 @@ use crate::limits::{
     CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, HEADER_LIST_BYTES_MAX, KEEP_ALIVE_EVERY,
     KEEP_ALIVE_WAIT, RESET_STREAMS_MAX, STREAM_WINDOW_BYTES,
 };
+use crate::paced::{Pace, Paced, Pacing};
 use crate::signing::{Line, Signer};
 use crate::socket::{self, Dial, Tcp, Wire};
 use crate::status::causes;
@@ -70,6 +71,7 @@ impl Connection {
     pub(crate) async fn dial(
         identity: &Identity,
         through: Option<&dyn Dial>,
+        pacing: &Pacing,
         to: &Endpoint,
     ) -> Result<Self, CallError> {
         let unreachable = |error: &(dyn std::error::Error + 'static)| unreachable(to, error);
@@ -83,7 +85,7 @@ impl Connection {
             return Err(CallError::WrongPeer { address: to.address.clone(), reason });
         }
         let seen = verifier.seen().map(PeerId::new);
-        Self::over(Either::Left(tls), None, seen, to).await
+        Self::over(Either::Left(tls), None, seen, pacing, to).await
     }
 
     /// Dials a listener for signed requests. Without TLS the peer must be known beforehand: it is
@@ -91,6 +93,7 @@ impl Connection {
     pub(crate) async fn dial_signed(
         signer: &Arc<Signer>,
         through: SignedDial,
+        pacing: &Pacing,
         to: &Endpoint,
     ) -> Result<Self, CallError> {
         let tcp = connect(None, to).await?;
@@ -110,18 +113,20 @@ impl Connection {
             let reason = "a request in the clear is signed for one peer: name it".to_owned();
             return Err(CallError::Invalid { reason });
         };
-        Self::over(socket, Some((signer.clone(), peer)), seen, to).await
+        Self::over(socket, Some((signer.clone(), peer)), seen, pacing, to).await
     }
 
     async fn over(
         stream: Stream,
         signing: Option<(Arc<Signer>, PeerId)>,
         peer: Option<PeerId>,
+        pacing: &Pacing,
         to: &Endpoint,
     ) -> Result<Self, CallError> {
         let life = Arc::new(Life::default());
         let closed = Box::pin(life.close.clone().cancelled_owned());
-        let socket = Socket { stream, life: life.clone(), closed };
+        let (own, paced) = (Pace::of_a_house(), pacing.connection());
+        let socket = Socket { stream, life: life.clone(), closed, own, paced };
         let channel = channel(socket).await.map_err(|error| unreachable(to, &error))?;
         let line = Line { channel, signing };
         let (in_flight, used_ms, introduced_ms) = Default::default();
@@ -216,6 +221,9 @@ struct Socket {
     stream: Stream,
     life: Arc<Life>,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// What the peer may send that carries nothing.
+    own: Pace,
+    paced: Paced,
 }
 
 impl Socket {
@@ -251,11 +259,13 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.goes_on(cx)?;
+        ready!(this.paced.poll_ready(cx));
         let before = into.filled().len();
         let outcome = Pin::new(&mut this.stream).poll_read(cx, into);
         if matches!(outcome, Poll::Ready(Ok(()))) && into.filled().len() == before {
             this.life.over.store(true, Ordering::Release);
         }
+        this.paced.read(into.filled().get(before..).unwrap_or_default(), &this.own);
         this.noted(outcome)
     }
 }
@@ -269,6 +279,9 @@ impl AsyncWrite for Socket {
         let this = self.get_mut();
         this.goes_on(cx)?;
         let outcome = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(bytes)) = &outcome {
+            this.paced.wrote(*bytes);
+        }
         this.noted(outcome)
     }
 
@@ -280,6 +293,9 @@ impl AsyncWrite for Socket {
         let this = self.get_mut();
         this.goes_on(cx)?;
         let outcome = Pin::new(&mut this.stream).poll_write_vectored(cx, bytes);
+        if let Poll::Ready(Ok(bytes)) = &outcome {
+            this.paced.wrote(*bytes);
+        }
         this.noted(outcome)
     }
 

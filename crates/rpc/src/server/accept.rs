@@ -21,13 +21,13 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{Connection, Houses, Paced, Peer, Preface, source};
+use super::connection::{Connection, Houses, Peer, Preface, source};
 use super::members::Members;
-use super::paced::{Frames, Pace};
 use super::seats::{Hall, HallSeat};
 use super::share::Room;
 use crate::identity::PLAIN_PROTOCOL;
 use crate::limits::ServerLimits;
+use crate::paced::{Pace, Paced};
 use crate::socket::{self, Listener, Tcp, Wire};
 use crate::{Identity, RpcError, verifier};
 
@@ -190,12 +190,7 @@ impl Acceptor {
         let closed = Box::pin(ends.clone().cancelled_owned());
         let preface = Some(Preface::until(self.env.clock.sleep(self.limits.handshake)));
         let stranger = member.is_none();
-        let paced = Paced {
-            frames: Frames::default(),
-            strangers: stranger.then(|| self.strangers.clone()),
-            env: self.env.clone(),
-            until: None,
-        };
+        let paced = Paced::new(self.env.clone(), stranger.then(|| self.strangers.clone()));
         let peer = Peer { caller, house, source, stranger, ends };
         Some(Connection { socket, peer, closed, preface, paced, wide, _place: place })
     }

@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
-use env::Env;
 use env::calls::Caller;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -18,9 +17,9 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 use super::members::Wide;
-use super::paced::{Frames, Pace};
 use super::seats::HallSeat;
 use super::share::Share;
+use crate::paced::{Pace, Paced};
 use crate::socket::Tcp;
 
 /// What a call learns of its connection.
@@ -93,32 +92,6 @@ impl Preface {
     }
 }
 
-/// How fast a connection's frames are read.
-pub(super) struct Paced {
-    pub(super) frames: Frames,
-    /// What all strangers share; for one of them.
-    pub(super) strangers: Option<Arc<Pace>>,
-    pub(super) env: Env,
-    /// It is not read before.
-    pub(super) until: Option<BoxFuture<'static, ()>>,
-}
-
-impl Paced {
-    /// Counts what was read.
-    fn read(&mut self, bytes: &[u8], house: &House) {
-        let beyond = self.frames.read(bytes);
-        if beyond == 0 {
-            return;
-        }
-        let now = self.env.clock.elapsed();
-        let of_strangers = self.strangers.as_ref().map(|pace| pace.take(beyond, now));
-        let wait = house.pace.take(beyond, now).max(of_strangers.unwrap_or_default());
-        if !wait.is_zero() {
-            self.until = Some(self.env.clock.sleep(wait));
-        }
-    }
-}
-
 /// TLS, or plain TCP on a loopback address.
 pub(super) type Socket = Either<TlsStream<Tcp>, Tcp>;
 
@@ -162,15 +135,12 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.goes_on(cx)?;
-        if let Some(until) = &mut this.paced.until {
-            ready!(until.as_mut().poll(cx));
-            this.paced.until = None;
-        }
+        ready!(this.paced.poll_ready(cx));
         let Some(preface) = &mut this.preface else {
             let before = into.filled().len();
             let read = ready!(Pin::new(&mut this.socket).poll_read(cx, into));
             let new = into.filled().get(before..).unwrap_or_default();
-            this.paced.read(new, &this.peer.house);
+            this.paced.read(new, &this.peer.house.pace);
             return Poll::Ready(read);
         };
         if preface.until.as_mut().poll(cx).is_ready() {
@@ -184,7 +154,7 @@ impl AsyncRead for Connection {
         if preface.left == 0 {
             this.preface = None;
         }
-        this.paced.read(&new[of_preface..], &this.peer.house);
+        this.paced.read(&new[of_preface..], &this.peer.house.pace);
         Poll::Ready(read)
     }
 }
@@ -198,7 +168,7 @@ impl AsyncWrite for Connection {
         let this = self.get_mut();
         this.goes_on(cx)?;
         let wrote = ready!(Pin::new(&mut this.socket).poll_write(cx, bytes));
-        this.paced.frames.wrote(*wrote.as_ref().unwrap_or(&0));
+        this.paced.wrote(*wrote.as_ref().unwrap_or(&0));
         Poll::Ready(wrote)
     }
 
@@ -210,7 +180,7 @@ impl AsyncWrite for Connection {
         let this = self.get_mut();
         this.goes_on(cx)?;
         let wrote = ready!(Pin::new(&mut this.socket).poll_write_vectored(cx, bytes));
-        this.paced.frames.wrote(*wrote.as_ref().unwrap_or(&0));
+        this.paced.wrote(*wrote.as_ref().unwrap_or(&0));
         Poll::Ready(wrote)
     }
 

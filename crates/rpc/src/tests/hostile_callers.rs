@@ -93,7 +93,7 @@ pub(crate) async fn status(response: Response<Body>) -> Status {
 }
 
 async fn channel(peer: &Running) -> (Channel, Connection) {
-    let connection = Connection::dial(&identity(2, 1), None, &peer.endpoint()).await.unwrap();
+    let connection = Connection::dial(&identity(2, 1), None, &pacing(), &peer.endpoint()).await.unwrap();
     (connection.line.channel.clone(), connection)
 }
 
@@ -379,7 +379,7 @@ async fn one_member_leaves_room_for_the_others() {
     let (mut open, mut held) = (Vec::new(), Vec::new());
     let two_mib = 2 << 20;
     for _ in 0..4 {
-        let connection = Connection::dial(&identity(5, 1), None, &to).await.unwrap();
+        let connection = Connection::dial(&identity(5, 1), None, &pacing(), &to).await.unwrap();
         for _ in 0..8 {
             let channel = connection.line.channel.clone();
             held.push(tokio::spawn(async move {
@@ -424,7 +424,7 @@ async fn who_is_vouched_for_no_more_holds_what_a_stranger_may() {
     let pass = || Credential::Client(Bytes::from_static(b"pass"));
     let member = Client::new(identity(5, 1), Arc::new(pass), Env::real(), ClientLimits::default());
     member.find(&to, of(RecordId::new([1; 32])), LIMIT).await.unwrap();
-    let connection = Connection::dial(&identity(5, 1), None, &to).await.unwrap();
+    let connection = Connection::dial(&identity(5, 1), None, &pacing(), &to).await.unwrap();
     for revoked in [false, true] {
         let mut silent = Vec::new();
         for _ in 0..64 {

@@ -273,3 +273,34 @@ async fn foreign_answers_are_errors() {
     .await;
     assert!(matches!(unknown, CallError::Invalid { .. }), "{unknown:?}");
 }
+
+/// A peer that sends what carries nothing as fast as it is read, down a connection that somebody else dialled: a third of a microsecond
+/// of processor each frame.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frames_that_carry_nothing_are_read_at_a_pace_by_who_dialled_too() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let flooding = endpoint(listener.local_addr().unwrap());
+    let tls = TlsAcceptor::from(Arc::new(identity(1, 1).listening().unwrap()));
+    // 40 MiB of updates of the connection's window. Read as fast as they come they are gone in two seconds; at their pace, with all
+    // that sockets hold, in more than a minute.
+    let flood = tokio::spawn(async move {
+        let (tcp, _) = listener.accept().await.unwrap();
+        let mut tls = tls.accept(tcp).await.unwrap();
+        tls.write_all(b"\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let updates = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1].repeat(1 << 16);
+        let began = Instant::now();
+        for _ in 0..50 {
+            if tls.write_all(&updates).await.is_err() {
+                return None;
+            }
+        }
+        Some(began.elapsed())
+    });
+    let peer = Running::start(ServerLimits::default());
+    let client = client();
+    let late = client.find(&flooding, of(ID), Duration::from_secs(4)).await;
+    assert!(late.is_err(), "{late:?}");
+    let found = client.find(&peer.endpoint(), of(ID), LIMIT).await;
+    assert!(found.is_ok(), "{found:?}");
+    assert!(!flood.is_finished(), "{:?}", flood.await);
+}

@@ -5,6 +5,7 @@ use futures::StreamExt;
 
 use super::memory::{closest, of, record};
 use super::*;
+use crate::client::connection::Connection;
 use crate::client::wire;
 use crate::proto;
 
@@ -175,10 +176,7 @@ async fn watches_of_health_and_questions_of_reflection_are_bounded() {
     use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
 
     let peer = Running::start(ServerLimits { calls: 16, ..ServerLimits::default() });
-    let connection =
-        crate::client::connection::Connection::dial(&identity(2, 1), None, &peer.endpoint())
-            .await
-            .unwrap();
+    let connection = dialled(&peer).await;
     let channel = connection.line.channel.clone();
     let mut watches = Vec::new();
     let refused = loop {
@@ -222,10 +220,7 @@ async fn questions_for_health_that_say_nothing_are_few_and_end() {
     use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
     let peer = Running::start(ServerLimits { calls: 16, ..ServerLimits::default() });
-    let connection =
-        crate::client::connection::Connection::dial(&identity(2, 1), None, &peer.endpoint())
-            .await
-            .unwrap();
+    let connection = dialled(&peer).await;
     let ask = async || {
         let mut calls = tonic::client::Grpc::new(connection.line.channel.clone());
         calls.ready().await.unwrap();
@@ -250,10 +245,7 @@ async fn health_and_reflection_answer_on_the_same_listener() {
     use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 
     let peer = Running::start(ServerLimits::default());
-    let connection =
-        crate::client::connection::Connection::dial(&identity(2, 1), None, &peer.endpoint())
-            .await
-            .unwrap();
+    let connection = dialled(&peer).await;
     let mut health = HealthClient::new(connection.line.channel.clone());
     for service in ["", "holdfast.v1.Librarian"] {
         let request = HealthCheckRequest { service: service.into() };
@@ -271,4 +263,8 @@ async fn health_and_reflection_answer_on_the_same_listener() {
     let answer = answers.unwrap().into_inner().next().await.unwrap().unwrap();
     let text = format!("{:?}", answer.message_response.unwrap());
     assert!(text.starts_with("FileDescriptorResponse"), "{text}");
+}
+
+async fn dialled(peer: &Running) -> Connection {
+    Connection::dial(&identity(2, 1), None, &pacing(), &peer.endpoint()).await.unwrap()
 }

@@ -20,7 +20,7 @@ async fn asked(peer: &Running, id: RecordId) {
 async fn calls_in_flight_finish_and_new_ones_are_refused() {
     let peer = Running::start(ServerLimits::default());
     let to = peer.endpoint();
-    let connection = Connection::dial(&identity(3, 1), None, &to).await.unwrap();
+    let connection = Connection::dial(&identity(3, 1), None, &pacing(), &to).await.unwrap();
     let request = HealthCheckRequest { service: "holdfast.v1.Librarian".into() };
     let mut health = HealthClient::new(connection.line.channel.clone());
     let mut watch = health.watch(request).await.unwrap().into_inner();

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use testkit::network::Fault;
+use crypto::Suite;
+use document::Kind;
+use futures::StreamExt;
+use testkit::network::{Fault, key, page};
 use testkit::time::run;
-use walk::{HEDGE_BURST, HEDGE_PERCENT, Health};
+use walk::{Directory, HEDGE_BURST, HEDGE_PERCENT, Health, WalkOptions, Walker};
 
 use super::{LONG, PAGES, Stage, small};
 
@@ -57,6 +60,39 @@ fn one_hanging_peer_costs_little_and_then_nothing() {
         let took = env.clock.elapsed() - since;
         // All a hundred together wait less than one deadline.
         assert!(took < Duration::from_secs(3), "{took:?}");
+    });
+}
+
+/// A reader that has just begun, and a peer that ranks first for all that it reads. Four records may be on their way while nothing is
+/// known of the line: were all of them that peer's, the others' would wait until it is given up.
+#[test]
+fn one_hanging_peer_does_not_hold_up_a_reader_that_has_just_begun() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let all = (0..).map(|number| page(Suite::Holdfast1, number, 200_000));
+        let records: Vec<_> =
+            all.filter(|record| stage.rank(&record.place)[0] == 0).take(20).collect();
+        for record in &records {
+            stage.walker.store(record.clone(), PAGES).await.unwrap();
+        }
+        assert_eq!(stage.walker.drain(LONG).await, 0);
+        (1..9).for_each(|number| stage.set(number, Fault::Delay(Duration::from_millis(20))));
+        stage.set(0, Fault::Hang);
+        let directory = Directory::new(stage.community.genesis.clone(), env.clone(), None);
+        directory.learn_from(&stage.community.known());
+        let calls = stage.network.calls(key("reader", 0).public());
+        let reader = Walker::new(env.clone(), calls, directory, WalkOptions::default());
+        let since = env.clock.elapsed();
+        let found = records.iter().map(|record| {
+            let (reader, record) = (&reader, record);
+            async move {
+                let found = reader.find(Some(Kind::Page), record.id, record.place).await.unwrap();
+                assert_eq!(found.record.id, record.id);
+            }
+        });
+        futures::stream::iter(found).buffer_unordered(8).collect::<Vec<()>>().await;
+        let took = env.clock.elapsed() - since;
+        assert!(took < Duration::from_secs(5), "{took:?}");
     });
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use author::certified::{
     Certified, CertifiedError, CertifiedHeads, Decided, Expected, KeptReceipts,
 };
-use author::objects::{Object, Objects, VersionId};
+use author::objects::{Object, Objects, ObjectsError, VersionId};
 use bytes::Bytes;
 use clap::Args;
 use committee::{CommitteeError, GroupKey};
@@ -214,6 +214,10 @@ pub(super) async fn update(
     };
     let (objects, heads) = committee_verb::heads(session, group).await?;
     let object = updated(&of, &objects, &to).await?;
+    // The depth is its writer's word, of which the holders' receipts say nothing. Whether they keep the version the committee judges.
+    if let Err(error @ ObjectsError::Depth { .. }) = object.look_at(&to).await {
+        return Err(error.into());
+    }
     let decided = heads.set(&object, &of.branch, expected, &to).await?;
     told(session, &decided, Some(to), &kept).await
 }

@@ -30,7 +30,7 @@ pub(crate) struct Update {
 }
 
 impl Update {
-    /// Runs it: 14 where the branch is at other heads than expected.
+    /// Runs it: 14 where the branch is at other heads than expected, 10 where the version is not there.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         if let Some(group) = self.by.committee {
             let Self { of, to, expected, kept, .. } = self;
@@ -48,7 +48,9 @@ impl Update {
                 return Err(HoldError::Moved(self.of.branch));
             }
         }
-        told(session, &heads.update(&state, &self.to).await?)
+        // Whoever reads the head looks for this version.
+        let to = object.look_at(&self.to).await?;
+        told(session, &heads.update(&state, &to).await?)
     }
 }
 

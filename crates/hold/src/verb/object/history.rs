@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use author::objects::{LOG_MAX, Object, Past, ValueKind, VersionId};
+use author::objects::{LOG_MAX, Object, ObjectsError, Past, Value, ValueKind, VersionId};
 use clap::{ArgAction, Args};
 use serde::Serialize;
 
@@ -10,6 +10,7 @@ use super::Which;
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::out::one_line;
 
 /// `hold object prev`.
 #[derive(Debug, Args)]
@@ -60,6 +61,9 @@ pub(super) struct PastText {
     /// The value, hex, where it was asked for and is no text.
     #[serde(skip_serializing_if = "Option::is_none")]
     value_hex: Option<String>,
+    /// Whether its value opened, or is no sealed one.
+    #[serde(skip)]
+    opened: bool,
 }
 
 impl fmt::Display for PastText {
@@ -83,10 +87,25 @@ pub(super) const fn kind(kind: ValueKind) -> &'static str {
     }
 }
 
-/// A version, told.
-pub(super) fn text(object: &Object, past: &Past, values: bool) -> Result<PastText, HoldError> {
-    let value = object.open_value(past)?;
-    let bytes = value.bytes();
+/// A version, told. Any listed writer can put a value that does not open here: that is warned of, and ends nothing.
+///
+/// # Errors
+/// [`HoldError`] of what is wrong with more than this value.
+pub(super) fn text(
+    session: &Session,
+    object: &Object,
+    past: &Past,
+    values: bool,
+) -> Result<PastText, HoldError> {
+    let value = match object.open_value(past) {
+        Ok(value) => Some(value),
+        Err(error @ ObjectsError::Sealed { .. }) => {
+            session.out.warn(format_args!("version {}: {}", past.id, one_line(&error)));
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let bytes = value.as_ref().and_then(Value::bytes);
     let (mut told, mut hexed) = (None, None);
     if let (true, Some(bytes)) = (values, bytes) {
         match std::str::from_utf8(bytes) {
@@ -101,15 +120,34 @@ pub(super) fn text(object: &Object, past: &Past, values: bool) -> Result<PastTex
         bytes: bytes.map_or(past.version.value.len(), <[u8]>::len),
         value: told,
         value_hex: hexed,
+        opened: value.is_some(),
     })
 }
 
-fn tell(session: &Session, object: &Object, past: &[Past], values: bool) -> Result<(), HoldError> {
-    past.iter().try_for_each(|one| session.out.result(&text(object, one, values)?))
+/// Prints versions as they are told.
+struct Telling<'a> {
+    session: &'a Session,
+    object: &'a Object,
+    values: bool,
+    /// Whether one of them did not open.
+    unopened: bool,
+}
+
+impl Telling<'_> {
+    fn tell(&mut self, past: &Past) -> Result<(), HoldError> {
+        let text = text(self.session, self.object, past, self.values)?;
+        self.unopened |= !text.opened;
+        self.session.out.result(&text)
+    }
+
+    /// 3 where one did not open.
+    fn exit(&self, exit: Exit) -> Exit {
+        if self.unopened { Exit::Partly } else { exit }
+    }
 }
 
 impl Prev {
-    /// Runs it.
+    /// Runs it: 3 where a value does not open.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let objects = super::objects(session).await?;
         let object = self.which.open(&objects).await?;
@@ -118,13 +156,15 @@ impl Prev {
             None => super::tips::counting(session, &object).await?,
         };
         let past = object.previous(&version, self.most as usize).await?;
-        tell(session, &object, &past, self.values)?;
-        Ok(Exit::Done)
+        let mut telling =
+            Telling { session, object: &object, values: self.values, unopened: false };
+        past.iter().try_for_each(|one| telling.tell(one))?;
+        Ok(telling.exit(Exit::Done))
     }
 }
 
 impl Log {
-    /// Runs it: 3 where it begins at the tips and too few holders answered to be sure of these.
+    /// Runs it: 3 where it begins at the tips and too few holders answered to be sure of these, and where a value does not open.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let objects = super::objects(session).await?;
         let object = self.which.open(&objects).await?;
@@ -132,9 +172,10 @@ impl Log {
             [] => tips(session, &object).await?,
             named => (named.to_vec(), Exit::Done),
         };
-        let each = |past: Past| session.out.result(&text(&object, &past, self.values)?);
-        object.log_each(&from, self.most as usize, each).await?;
-        Ok(exit)
+        let mut telling =
+            Telling { session, object: &object, values: self.values, unopened: false };
+        object.log_each(&from, self.most as usize, |past: Past| telling.tell(&past)).await?;
+        Ok(telling.exit(exit))
     }
 }
 

@@ -44,10 +44,14 @@ impl Merge {
             true => object.tips().await?.tips.iter().map(|tip| tip.id).collect(),
             false => self.of.clone(),
         };
-        let [first, second] = tips[..] else {
+        let [mut first, mut second] = tips[..] else {
             let text = format!("two versions are merged; {} were found or named", tips.len());
             return Err(HoldError::argument("VERSION", text));
         };
+        if !self.of.is_empty() {
+            // One that is nowhere, or of another object, would end the history for everybody.
+            (first, second) = (object.look_at(&first).await?, object.look_at(&second).await?);
+        }
         let options = self.how.options();
         match (value, function) {
             (Some(value), _) => {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Which;
 use crate::cli::Session;
-use crate::error::HoldError;
+use crate::error::{HoldError, or_more};
 use crate::exit::Exit;
 
 /// `hold object tips`.
@@ -82,11 +82,16 @@ pub(super) fn notes(session: &Session, tips: &Tips) -> Exit {
             tips.refused.len()
         ));
     }
-    if !tips.is_enough || tips.more {
-        session.out.warn("there may be more: not all holders answered, or not with all");
-        return Exit::Partly;
+    if !tips.is_enough {
+        session.out.warn("there may be more: not all holders answered");
     }
-    Exit::Done
+    if tips.more {
+        session.out.warn(
+            "there may be more, or one of these is made of another: a holder has more than it sends, or a history between two \
+             is too long to be compared",
+        );
+    }
+    if !tips.is_enough || tips.more { Exit::Partly } else { Exit::Done }
 }
 
 /// Why there is no tip that counts.
@@ -105,8 +110,9 @@ pub(super) async fn counting(session: &Session, object: &Object) -> Result<Versi
     }
     if tips.tips.len() > 1 {
         session.out.warn(format_args!(
-            "{} versions have no successor; this is the one that counts (hold object tips)",
-            tips.tips.len()
+            "{} versions{} have no successor; this is the one that counts (hold object tips)",
+            tips.tips.len(),
+            or_more(tips.more)
         ));
     }
     tips.tips.first().map(|tip| tip.id).ok_or_else(|| none(&tips))

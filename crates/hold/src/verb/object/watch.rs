@@ -79,7 +79,7 @@ impl WatchVerb {
             };
             let Some(told) = told else { break };
             let caught_up = matches!(told, WatchTold::CaughtUp);
-            if let Some(line) = self.line(&object, told)?
+            if let Some(line) = self.line(session, &object, told)?
                 && !session.out.follow(&line)?
             {
                 // Nobody reads any more.
@@ -105,7 +105,12 @@ impl WatchVerb {
         Ok(Exit::Done)
     }
 
-    fn line(&self, object: &Object, told: WatchTold) -> Result<Option<Told>, HoldError> {
+    fn line(
+        &self,
+        session: &Session,
+        object: &Object,
+        told: WatchTold,
+    ) -> Result<Option<Told>, HoldError> {
         Ok(match told {
             WatchTold::CaughtUp => None,
             WatchTold::Gap { object } => {
@@ -115,7 +120,7 @@ impl WatchVerb {
             WatchTold::Version { past, author, .. } => Some(Told {
                 event: "version",
                 object: object.key().to_string(),
-                version: Some(history::text(object, &past, self.values)?),
+                version: Some(history::text(session, object, &past, self.values)?),
                 author: author.map(|author| author.to_string()),
             }),
         })

@@ -162,7 +162,7 @@ impl fmt::Display for WrittenText {
 }
 
 impl Put {
-    /// Runs it.
+    /// Runs it: 10 where the version that it is to be made on is not there.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let value = match self.lines {
             true => None,
@@ -175,7 +175,8 @@ impl Put {
             false => self.which.open_or_create(session, &objects).await?,
         };
         let base = match (self.base, self.root) {
-            (Some(base), _) => Some(base),
+            // One that is nowhere, or of another object, would end the history for everybody.
+            (Some(base), _) => Some(object.look_at(&base).await?),
             (None, true) => None,
             (None, false) => at(session, &object).await?,
         };
@@ -202,7 +203,7 @@ async fn at(session: &Session, object: &Object) -> Result<Option<VersionId>, Hol
         [] if !tips.unlisted.is_empty() => Err(HoldError::Unlisted(tips.unlisted.len())),
         [] => Ok(None),
         [tip] => Ok(Some(tip.id)),
-        more => Err(HoldError::Branches(more.len())),
+        more => Err(HoldError::Branches(more.len(), tips.more)),
     }
 }
 

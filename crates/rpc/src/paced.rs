@@ -1,14 +1,19 @@
-//! How many frames callers send that carry nothing.
+//! How many frames the other side of a connection sends that carry nothing: callers to a server, and peers to who dialled them.
 //!
 //! Data and calls are bounded elsewhere. But HTTP/2 has frames that mean work and nothing else (WINDOW_UPDATE, PRIORITY, SETTINGS, PING,
 //! unknown ones, DATA of a byte each), 9 to 17 bytes long: a socket brings millions a second, at a third of a microsecond of
 //! processor each. So frames are counted as their heads pass. What a connection may send grows with what it does: with each call,
 //! with each KiB of data that it sends, and with what it is sent, since whoever reads tells so by such frames (RFC 9113, section 6.9). What is
 //! beyond it is of the house's allowance, and of one that all strangers share; beyond those too the connection is read no further
-//! for a while.
+//! for a while. A connection that this side dialled is a house of its own, and all of them share what strangers share at a server.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+
+use env::Env;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
 /// Bytes of a frame's head (RFC 9113, section 4.1).
 const HEAD_BYTES: usize = 9;
@@ -36,7 +41,7 @@ const STRANGERS_RATE: u32 = 100_000;
 
 /// An allowance of frames.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     rate: u32,
     wait_max: Duration,
     /// Frames left, fewer than none where they were used up before their time; and as of when.
@@ -44,11 +49,11 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn of_a_house() -> Self {
+    pub(crate) fn of_a_house() -> Self {
         Self::new(HOUSE_RATE, Duration::MAX)
     }
 
-    pub(super) fn of_strangers() -> Self {
+    pub(crate) fn of_strangers() -> Self {
         Self::new(STRANGERS_RATE, SHARED_WAIT_MAX)
     }
 
@@ -57,7 +62,7 @@ impl Pace {
     }
 
     /// Takes these frames; how long until they are covered.
-    pub(super) fn take(&self, frames: u32, now: Duration) -> Duration {
+    fn take(&self, frames: u32, now: Duration) -> Duration {
         let rate = f64::from(self.rate);
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = now.saturating_sub(left.1).as_secs_f64();
@@ -67,9 +72,71 @@ impl Pace {
     }
 }
 
+/// How fast a connection's frames are read.
+pub(crate) struct Paced {
+    frames: Frames,
+    /// What it shares with others beside its house.
+    shared: Option<Arc<Pace>>,
+    env: Env,
+    /// It is not read before.
+    until: Option<BoxFuture<'static, ()>>,
+}
+
+impl Paced {
+    pub(crate) fn new(env: Env, shared: Option<Arc<Pace>>) -> Self {
+        Self { frames: Frames::default(), shared, env, until: None }
+    }
+
+    /// Whether it may be read again.
+    pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(until) = &mut self.until {
+            ready!(until.poll_unpin(cx));
+            self.until = None;
+        }
+        Poll::Ready(())
+    }
+
+    /// Counts what was read.
+    pub(crate) fn read(&mut self, bytes: &[u8], house: &Pace) {
+        let beyond = self.frames.read(bytes);
+        if beyond == 0 {
+            return;
+        }
+        let now = self.env.clock.elapsed();
+        let of_shared = self.shared.as_ref().map(|pace| pace.take(beyond, now));
+        let wait = house.take(beyond, now).max(of_shared.unwrap_or_default());
+        if !wait.is_zero() {
+            self.until = Some(self.env.clock.sleep(wait));
+        }
+    }
+
+    /// Counts what was sent.
+    pub(crate) fn wrote(&mut self, bytes: usize) {
+        self.frames.wrote(bytes);
+    }
+}
+
+/// What all connections that one client dials share.
+#[derive(Clone)]
+pub(crate) struct Pacing {
+    env: Env,
+    shared: Arc<Pace>,
+}
+
+impl Pacing {
+    pub(crate) fn new(env: Env) -> Self {
+        Self { env, shared: Arc::new(Pace::of_strangers()) }
+    }
+
+    /// Of one connection more.
+    pub(crate) fn connection(&self) -> Paced {
+        Paced::new(self.env.clone(), Some(self.shared.clone()))
+    }
+}
+
 /// What one connection sends and is sent.
 #[derive(Debug)]
-pub(super) struct Frames {
+struct Frames {
     /// Frames that it may send; fewer than none where it sent more.
     left: i64,
     /// Bytes of the frame under way that are still to come.
@@ -89,7 +156,7 @@ impl Default for Frames {
 
 impl Frames {
     /// Follows the frames through these bytes; how many there are beyond what the connection may send.
-    pub(super) fn read(&mut self, mut bytes: &[u8]) -> u32 {
+    fn read(&mut self, mut bytes: &[u8]) -> u32 {
         while !bytes.is_empty() {
             if self.payload > 0 {
                 let take = bytes.len().min(self.payload);
@@ -127,8 +194,8 @@ impl Frames {
         }
     }
 
-    /// So many bytes were sent to the caller.
-    pub(super) fn wrote(&mut self, bytes: usize) {
+    /// So many bytes were sent to the other side.
+    fn wrote(&mut self, bytes: usize) {
         self.sent += bytes;
         self.left = (self.left + 2 * whole(&mut self.sent, SENT_BYTES)).min(SAVED_MAX);
     }
