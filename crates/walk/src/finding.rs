@@ -135,9 +135,10 @@ impl Finding {
         Some(chosen)
     }
 
-    /// Whether it is a fragment, which is at one peer of the rank, nobody here knows which.
+    /// Whether it may be a fragment, which is at one peer of the rank, nobody here knows which.
     fn is_fragment(&self) -> bool {
-        self.wanted.request.place != Place::from(self.wanted.request.id)
+        let kind = matches!(self.wanted.kind, None | Some(Kind::Page | Kind::Parity));
+        kind && self.wanted.request.place != Place::from(self.wanted.request.id)
     }
 
     fn fill(&mut self) {

@@ -7,7 +7,8 @@ use futures::StreamExt;
 use placement::Redundancy;
 
 use crate::candidates::{ASKED_MAX, NEAR_EXTRA};
-use crate::core::{Answer, Core, Wanted, limit};
+use crate::core::{Answer, Core, LAST_RESORT_LIMIT, Wanted, limit};
+use crate::health::Health;
 use crate::join::PARALLEL_MAX;
 use crate::latency::Size;
 use crate::line::Load;
@@ -128,7 +129,9 @@ impl Core {
         };
         let mac_key = self.env.random();
         let verify = VerifyRequest { id: request.id, place: request.place, mac_key };
-        let limit = limit(0);
+        // One that did not answer a moment ago is not waited for as long at each record.
+        let is_well = self.directory.health(&peer) == Health::Healthy;
+        let limit = if is_well { limit(0) } else { LAST_RESORT_LIMIT };
         let since = self.env.clock.elapsed();
         let answer = self.bounded(&to, limit, self.calls.verify(&to, verify, limit)).await;
         let suite = self.directory.genesis().suite;

@@ -15,7 +15,7 @@ use env::calls::CallError;
 use env::calls::leases::{LeaseAnswer, LeaseRequest, PLACE_LEASES_MAX, PLACES_MAX, PlaceLeases};
 use futures::StreamExt;
 use placement::SPARES;
-use walk::NEAR_EXTRA;
+use walk::{Health, LAST_RESORT_LIMIT, NEAR_EXTRA};
 
 use super::{LIMIT, PEERS_ASKED};
 use crate::author::Author;
@@ -216,11 +216,19 @@ impl Author {
         peer: &PeerId,
         request: LeaseRequest,
     ) -> Result<LeaseAnswer, CallError> {
-        let to = self.walker().directory().endpoint(peer).ok_or(CallError::NotFound)?;
-        let call = self.walker().calls().lease(&to, request, LIMIT);
-        match self.env().within(LIMIT, call).await {
+        let directory = self.walker().directory();
+        let to = directory.endpoint(peer).ok_or(CallError::NotFound)?;
+        // One that did not answer a question is not waited for as long at each of the next.
+        let is_well = directory.health(peer) == Health::Healthy;
+        let limit = if is_well { LIMIT } else { LAST_RESORT_LIMIT };
+        let call = self.walker().calls().lease(&to, request, limit);
+        let answer = match self.env().within(limit, call).await {
             Ok(answer) => answer,
-            Err(_) => Err(CallError::TimedOut { address: to.address, limit: LIMIT }),
+            Err(_) => Err(CallError::TimedOut { address: to.address, limit }),
+        };
+        if let Err(error) = &answer {
+            directory.failed(peer, error);
         }
+        answer
     }
 }

@@ -7,7 +7,10 @@ use document::Kind;
 use futures::StreamExt;
 use testkit::network::{Fault, key, page};
 use testkit::time::run;
-use walk::{Directory, HEDGE_BURST, HEDGE_PERCENT, Health, WalkOptions, Walker};
+use walk::{
+    CALL_LIMIT, Directory, HEDGE_BURST, HEDGE_PERCENT, Health, Held, Holding, LAST_RESORT_LIMIT,
+    WalkOptions, Walker,
+};
 
 use super::{LONG, PAGES, Stage, small};
 
@@ -93,6 +96,29 @@ fn one_hanging_peer_does_not_hold_up_a_reader_that_has_just_begun() {
         futures::stream::iter(found).buffer_unordered(8).collect::<Vec<()>>().await;
         let took = env.clock.elapsed() - since;
         assert!(took < Duration::from_secs(5), "{took:?}");
+    });
+}
+
+#[test]
+fn who_did_not_answer_one_question_is_waited_for_less_at_the_next() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 3);
+        let records: Vec<_> = (0..3).map(small).collect();
+        for record in &records {
+            stage.walker.store(record.clone(), PAGES).await.unwrap();
+        }
+        assert_eq!(stage.walker.drain(LONG).await, 0);
+        stage.set(0, Fault::Hang);
+        let mut took = Vec::new();
+        for record in &records {
+            let since = env.clock.elapsed();
+            let told =
+                stage.walker.holdings(record.id, record.place, PAGES, Some(record)).await;
+            let silent = |one: &&Holding| matches!(one.held, Held::Unreachable(_));
+            assert_eq!((told.len(), told.iter().filter(silent).count()), (3, 1));
+            took.push(env.clock.elapsed() - since);
+        }
+        assert_eq!(took, [CALL_LIMIT, LAST_RESORT_LIMIT, LAST_RESORT_LIMIT]);
     });
 }
 
