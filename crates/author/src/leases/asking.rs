@@ -221,13 +221,15 @@ impl Author {
         // One that did not answer a question is not waited for as long at each of the next.
         let is_well = directory.health(peer) == Health::Healthy;
         let limit = if is_well { LIMIT } else { LAST_RESORT_LIMIT };
+        let since = self.env().clock.elapsed();
         let call = self.walker().calls().lease(&to, request, limit);
         let answer = match self.env().within(limit, call).await {
             Ok(answer) => answer,
             Err(_) => Err(CallError::TimedOut { address: to.address, limit }),
         };
-        if let Err(error) = &answer {
-            directory.failed(peer, error);
+        match &answer {
+            Ok(_) => directory.good(peer, self.env().clock.elapsed().saturating_sub(since)),
+            Err(error) => directory.failed(peer, error),
         }
         answer
     }

@@ -195,7 +195,7 @@ impl Object {
     /// that is nowhere: what is left of the history is told all the same, until [`UNFOUND_MAX`] were looked for in vain.
     ///
     /// # Errors
-    /// As [`Object::log`], of the first that was not found, when the others were told; what `each` fails with.
+    /// As [`Object::log`], of one that was not found, when the others were told; what `each` fails with.
     pub async fn log_each<E: From<ObjectsError>>(
         &self,
         from: &[VersionId],
@@ -237,7 +237,9 @@ impl Object {
                 Err(error) => unfound.push(error),
             }
         }
-        unfound.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
+        // One that may be there later tells more than those that are not.
+        let told = unfound.into_iter().min_by_key(|error| error.class() == Class::NotFound);
+        told.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// A version that a walk needs, and what comes before it with it, since the walk will need that next.
