@@ -236,8 +236,13 @@ pub(crate) enum HoldError {
         progress: String,
     },
     /// An object is at several versions, and a verb needs one.
-    #[error("the object is at {0} versions{}: which is meant?", or_more(*.1))]
-    Branches(usize, bool),
+    #[error("the object is at {versions} versions{}: which is meant?", or_more(*more))]
+    Branches {
+        /// How many there are.
+        versions: usize,
+        /// Whether there may be more.
+        more: bool,
+    },
     /// An object is at no version.
     #[error("the object has no version yet")]
     NoVersion,
@@ -362,7 +367,7 @@ impl HoldError {
             Self::Founders { .. } | Self::Unchanged { .. } | Self::Changing { .. } => {
                 Exit::Unavailable
             }
-            Self::Branches(..) | Self::Unlisted(_) | Self::Moved(_) => Exit::Conflict,
+            Self::Branches { .. } | Self::Unlisted(_) | Self::Moved(_) => Exit::Conflict,
             Self::NoVersion | Self::NoHead(_) | Self::Deleted(_) => Exit::NotFound,
             Self::NothingNoted | Self::NothingFound => Exit::NotFound,
             Self::Door(source) => source.class().into(),
@@ -396,7 +401,7 @@ impl HoldError {
             Self::Changing { .. } => {
                 "the wish stays: it is done once n - f operators asked for the same; asking again follows it"
             }
-            Self::Branches(..) => {
+            Self::Branches { .. } => {
                 "hold object tips lists them; name one with --base, or hold object merge"
             }
             Self::Unlisted(_) => {

@@ -203,7 +203,7 @@ async fn at(session: &Session, object: &Object) -> Result<Option<VersionId>, Hol
         [] if !tips.unlisted.is_empty() => Err(HoldError::Unlisted(tips.unlisted.len())),
         [] => Ok(None),
         [tip] => Ok(Some(tip.id)),
-        more => Err(HoldError::Branches(more.len(), tips.more)),
+        several => Err(HoldError::Branches { versions: several.len(), more: tips.more }),
     }
 }
 
