@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::error::HoldError;
 use crate::network_file::{self, NetworkFile};
 use crate::out::one_line;
-use crate::{client as client_home, files};
+use crate::{client as client_home, files, peerdir};
 
 /// The librarians this run asks.
 ///
@@ -219,8 +219,7 @@ impl Shown {
                 let newer = tokio::select! {
                     biased;
                     departure = departures.recv() => match departure {
-                        Ok(walk::Departures::Roster { .. }) | Err(RecvError::Lagged(_)) => true,
-                        Ok(walk::Departures::Revoked { .. }) => continue,
+                        Ok(_) | Err(RecvError::Lagged(_)) => true,
                         Err(RecvError::Closed) => return,
                     },
                     () = tokio::time::sleep(PASS_LOOKED_AT_EVERY) => false,
@@ -232,7 +231,14 @@ impl Shown {
                     if newer {
                         network_file::keep(&config.network, &directory.rosters())?;
                     }
-                    client_home::credential(&config, &directory.roster(), client)
+                    let (roster, now) = (directory.roster(), peerdir::now_s());
+                    let credential = client_home::credential(&config, &roster, client)?;
+                    let path = config.home.join(client_home::PASS_FILE);
+                    let held = client_home::held_pass(&path, &roster, client, now)?;
+                    let is_revoked = held.is_some_and(|(_, pass)| {
+                        directory.is_revoked(&pass.organisation, client.key())
+                    });
+                    Ok(if is_revoked { Credential::None } else { credential })
                 });
                 match renewed.await {
                     // Not yet renewed, perhaps: what is shown ends by itself.

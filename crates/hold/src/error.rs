@@ -440,7 +440,7 @@ impl HoldError {
             }
             Self::Setting { .. } => KEYS_LISTED,
             Self::Left { .. } => {
-                "its organisation left the network, or changed its key: hold doctor"
+                "its organisation left the network, changed its key, or revoked this user's: hold doctor"
             }
             Self::SignedOther { .. } => {
                 "two rosters of one number divide the network; where the other one was given up by \

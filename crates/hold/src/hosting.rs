@@ -57,6 +57,8 @@ const CARDS_EVERY: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 /// How long a member may take to take a word of its librarian's.
 const TELL_LIMIT: Duration = Duration::from_secs(2);
+/// A calendar that goes by so much more or less than the time that passes between two looks was set.
+const SET_BY: Duration = Duration::from_secs(5);
 
 /// Who hosts: what its cards are signed with.
 pub(crate) struct Host {
@@ -96,8 +98,29 @@ struct Hosting {
     start_after: Option<Instant>,
     take_up_after: Option<Instant>,
     cards_after: Instant,
+    /// The calendar as it goes beside the time that passes.
+    calendar: Calendar,
     /// What was told of the folder last, so that it is told once.
     complaint: String,
+}
+
+/// Whether the calendar was set. A member's links to the others count handshakes and sleep by it: what was set back has them refuse and
+/// wait until it comes there again.
+struct Calendar {
+    began: Instant,
+    /// How far it was ahead of the time that had passed, at the last look; milliseconds.
+    ahead_ms: Option<i64>,
+}
+
+impl Calendar {
+    /// Whether it was set by more than [`SET_BY`] since the last look.
+    fn was_set(&mut self, now_ms: u64, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.began).as_millis();
+        let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+        let ahead = signed(now_ms).saturating_sub(signed(u64::try_from(passed).unwrap_or(u64::MAX)));
+        let before = self.ahead_ms.replace(ahead).unwrap_or(ahead);
+        u128::from(ahead.abs_diff(before)) > SET_BY.as_millis()
+    }
 }
 
 /// Runs the member that the peer's directory holds, whenever it holds one, until `stop`.
@@ -118,6 +141,7 @@ pub(crate) async fn host_all(host: Host, librarian: Arc<Librarian>, stop: Cancel
         start_after: None,
         take_up_after: None,
         cards_after: Instant::now(),
+        calendar: Calendar { began: Instant::now(), ahead_ms: None },
         complaint: String::new(),
     };
     loop {
@@ -171,6 +195,10 @@ impl Hosting {
 
     /// Does what is to be done now. What it waits for may be left at any time.
     async fn look(&mut self) -> Result<(), HoldError> {
+        if self.calendar.was_set(now_ms(), Instant::now()) && self.running.is_some() {
+            tracing::warn!("the calendar was set: the member of the committee begins anew with its links");
+            self.end().await;
+        }
         let Some(seen) = self.see().await? else {
             if self.shown.take().is_some() {
                 self.librarian.show_card(None);
@@ -330,6 +358,25 @@ fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_calendar_that_is_set_is_told_once_and_one_that_drifts_never() {
+        let began = Instant::now();
+        let mut calendar = Calendar { began, ahead_ms: None };
+        let mut look = |now_s: u64, passed_s: u64| {
+            calendar.was_set(now_s * 1_000, began + Duration::from_secs(passed_s))
+        };
+        let day = 86_400;
+        assert!(!look(10 * day, 0), "the first look");
+        for second in 1..1_000 {
+            assert!(!look(10 * day + second * 2, second), "it drifts");
+        }
+        let now = 10 * day + 2_000;
+        assert!(!look(now + 300, 1_300), "a look that was late");
+        assert!(look(now + day, 1_301) && !look(now + day + 1, 1_302));
+        assert!(look(now, 1_303) && !look(now + 1, 1_304));
+        assert!(look(0, 1_305), "before it began");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_stop_waits_for_no_look() {

@@ -195,6 +195,9 @@ fn doctor_tells_a_client_that_its_key_is_revoked() {
     };
     let (_, before) = looked();
     assert_eq!(before["verdict"], "ok", "{before}");
+    let mut follower = home.hold(["inbox", "--follow", "--json", "--via", &via]);
+    let follower = Running::start(&mut follower);
+    until_handled(follower.pid());
 
     let listed = run(&mut home.hold(["keys", "list", "--json"])).expect(0).json();
     let list = network.folder.path().join("list");
@@ -214,6 +217,19 @@ fn doctor_tells_a_client_that_its_key_is_revoked() {
     };
     assert_eq!((code, &told["verdict"]), (Some(1), &"fail".into()), "{told}");
     assert!(told["text"].as_str().unwrap().contains("revoked this key"), "{told}");
+    // All were asked, and denied it: trying again is no use.
+    let file = network.folder.path().join("file");
+    fs::write(&file, "some text").unwrap();
+    let denied = loop {
+        let put = run(home.hold(["put", "--json", "--via", &via]).arg(&file));
+        if put.code == Some(13) || started.elapsed() > PATIENCE {
+            break put.expect_error(13);
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    };
+    assert!(denied.stderr.contains("revoked this key"), "{}", denied.stderr);
+    // What runs asks what changed once a minute.
+    follower.finish(PATIENCE).expect_error(13);
 }
 
 #[test]

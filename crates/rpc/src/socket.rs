@@ -6,13 +6,17 @@
 //! All that is above (TLS, HTTP/2, pool, gate, limits) runs unchanged over [`Dial`] and [`Listen`]; a connection of the system is
 //! still a plain [`TcpStream`], with no call through a table.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 
@@ -93,17 +97,32 @@ async fn connect(address: &str) -> io::Result<TcpStream> {
     connect_first(lookup_host(address).await?).await
 }
 
-/// To the first that takes it; the error is the last one's.
+/// How long an address of a name is tried before the next one is tried beside it (RFC 8305, section 8).
+const BESIDE_AFTER: Duration = Duration::from_millis(250);
+/// Addresses of a name that are tried.
+const ADDRESSES_MAX: usize = 8;
+
+/// To the first that takes it, each tried a little after the one before or once that failed: what is sent to an address of a name may
+/// get no answer at all, and a call has a few seconds for all of them. The error is the last one's.
 async fn connect_first(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
-    let mut failed = None;
-    for address in addresses {
-        match connect_to(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failed = Some(error),
+    let mut left: VecDeque<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
+    let (mut tries, mut failed) = (FuturesUnordered::new(), None);
+    loop {
+        if let Some(address) = left.pop_front() {
+            tries.push(connect_to(address));
+        } else if tries.is_empty() {
+            let nothing = || io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+            return Err(failed.unwrap_or_else(nothing));
+        }
+        tokio::select! {
+            biased;
+            Some(tried) = tries.next() => match tried {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = Some(error),
+            },
+            () = tokio::time::sleep(BESIDE_AFTER), if !left.is_empty() => {}
         }
     }
-    let nothing = || io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
-    Err(failed.unwrap_or_else(nothing))
 }
 
 async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
@@ -231,6 +250,11 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let reached = connect_first([free, address].into_iter()).await.unwrap();
         assert_eq!(reached.peer_addr().unwrap(), address);
+        // To this one nothing comes back, or the system says at once that there is no way.
+        let silent = "192.0.2.1:9".parse().unwrap();
+        let beside = connect_first([silent, silent, address].into_iter());
+        let reached = tokio::time::timeout(Duration::from_secs(20), beside).await.unwrap();
+        assert_eq!(reached.unwrap().peer_addr().unwrap(), address);
         let nowhere = connect_first(std::iter::empty()).await.unwrap_err();
         assert_eq!(nowhere.kind(), io::ErrorKind::InvalidInput);
     }

@@ -12,8 +12,8 @@ pub const ERRORS_MAX: usize = 16;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalkError {
-    /// No peer of the network answered, so nothing is known about it.
-    #[error("no peer of the network answered{}", first_reason(tried))]
+    /// No peer of the network answered, so nothing is known about it; or all did, and denied it.
+    #[error("no peer of the network {}{}", if all_denied(tried) { "lets it in" } else { "answered" }, first_reason(tried))]
     NoPeers {
         /// The addresses tried, and what each one said; at most [`ERRORS_MAX`].
         tried: Vec<(String, CallError)>,
@@ -118,9 +118,15 @@ pub enum WalkError {
     },
 }
 
+/// Whether all that were tried answered, and denied the caller: trying again helps nobody then.
+fn all_denied(tried: &[(String, CallError)]) -> bool {
+    !tried.is_empty() && tried.iter().all(|(_, error)| error.class() == Class::Denied)
+}
+
 impl Classified for WalkError {
     fn class(&self) -> Class {
         match self {
+            Self::NoPeers { tried } if all_denied(tried) => Class::Denied,
             Self::NoPeers { .. } | Self::TooFew { .. } | Self::Unavailable { .. } => {
                 Class::Unavailable
             }

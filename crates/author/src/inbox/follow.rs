@@ -280,6 +280,8 @@ impl Follower {
         match event {
             SubscribeEvent::Publication { publication, received_ms, cursor } => {
                 self.cursor = self.own(peer, cursor);
+                // A librarian whose calendar was ahead once says so of all that it logged since.
+                let received_ms = received_ms.min(self.shared.env.clock.unix_ms());
                 let publication = Publication::decode(&publication).ok();
                 let ours = publication.filter(|one| self.shared.readers.contains(&one.reader));
                 Some(match ours {

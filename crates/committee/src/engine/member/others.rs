@@ -264,7 +264,7 @@ impl<E: Runtime> Member<E> {
     pub(super) fn heard(&self) -> u32 {
         let now = now_ms(&self.context);
         let heard = |key: &&Key| {
-            **key == self.me || self.heard.get(*key).is_some_and(|said| said + HEARD_MS >= now)
+            **key == self.me || self.heard.get(*key).is_some_and(|said| is_of_now(*said, now))
         };
         self.term.keys().iter().filter(heard).count() as u32
     }
@@ -543,7 +543,7 @@ impl<E: Runtime> Member<E> {
         self.turn = self.turn.wrapping_add(1);
         let (heard, peers) = (&self.heard, &self.peers);
         self.asked.only(|key| peers.are_with(key));
-        let others = heard.iter().filter(|(_, said)| **said + HEARD_MS >= now);
+        let others = heard.iter().filter(|(_, said)| is_of_now(**said, now));
         let mut others: Vec<&Key> = others.map(|(key, _)| key).collect();
         others.sort_unstable();
         self.paces.leave_out(&mut others);
@@ -581,6 +581,12 @@ impl<E: Runtime> Member<E> {
         self.give_up();
         self.change_members().await
     }
+}
+
+/// Whether somebody who was heard then counts as heard: the calendar may have been set back since, and what is ahead of it would count
+/// until it comes there again.
+pub(super) const fn is_of_now(said_ms: u64, now_ms: u64) -> bool {
+    said_ms.abs_diff(now_ms) <= HEARD_MS
 }
 
 #[cfg(test)]

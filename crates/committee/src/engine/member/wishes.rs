@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 
 use commonware_p2p::Recipients;
 
-use super::{HEARD_MS, Member};
+use super::Member;
+use super::others::is_of_now;
 use crate::CommitteeError;
 use crate::engine::wire::Message;
 use crate::engine::{Key, MEMBERS_MIN, MemberId, Runtime, files, now_ms};
@@ -185,7 +186,7 @@ impl<E: Runtime> Member<E> {
         let (now, tip) = (now_ms(&self.context), self.chain.tip().height);
         let follows = |place: &&Place| {
             let Ok(key) = place.member.key() else { return false };
-            let heard = self.heard.get(&key).is_some_and(|said| said + HEARD_MS >= now);
+            let heard = self.heard.get(&key).is_some_and(|said| is_of_now(*said, now));
             let near =
                 self.heights.get(&key).is_some_and(|height| height.saturating_add(NEAR) >= tip);
             key == self.me || (heard && near)
