@@ -117,7 +117,8 @@ impl Calendar {
     fn was_set(&mut self, now_ms: u64, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.began).as_millis();
         let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
-        let ahead = signed(now_ms).saturating_sub(signed(u64::try_from(passed).unwrap_or(u64::MAX)));
+        let ahead =
+            signed(now_ms).saturating_sub(signed(u64::try_from(passed).unwrap_or(u64::MAX)));
         let before = self.ahead_ms.replace(ahead).unwrap_or(ahead);
         u128::from(ahead.abs_diff(before)) > SET_BY.as_millis()
     }
@@ -196,7 +197,9 @@ impl Hosting {
     /// Does what is to be done now. What it waits for may be left at any time.
     async fn look(&mut self) -> Result<(), HoldError> {
         if self.calendar.was_set(now_ms(), Instant::now()) && self.running.is_some() {
-            tracing::warn!("the calendar was set: the member of the committee begins anew with its links");
+            tracing::warn!(
+                "the calendar was set: the member of the committee begins anew with its links"
+            );
             self.end().await;
         }
         let Some(seen) = self.see().await? else {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use author::heads::Reconciled;
-use author::objects::{
-    MergeOutcome, ObjectsError, PolicyOptions, Value, VersionId, WriteOptions,
-};
+use author::objects::{MergeOutcome, ObjectsError, PolicyOptions, Value, VersionId, WriteOptions};
 use crypto::{Class, Classified};
 use env::calls::objects::ObjectsAnswer;
 use testkit::network::Fault;

@@ -93,7 +93,8 @@ pub(crate) async fn status(response: Response<Body>) -> Status {
 }
 
 async fn channel(peer: &Running) -> (Channel, Connection) {
-    let connection = Connection::dial(&identity(2, 1), None, &pacing(), &peer.endpoint()).await.unwrap();
+    let connection =
+        Connection::dial(&identity(2, 1), None, &pacing(), &peer.endpoint()).await.unwrap();
     (connection.line.channel.clone(), connection)
 }
 

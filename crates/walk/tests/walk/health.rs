@@ -112,8 +112,7 @@ fn who_did_not_answer_one_question_is_waited_for_less_at_the_next() {
         let mut took = Vec::new();
         for record in &records {
             let since = env.clock.elapsed();
-            let told =
-                stage.walker.holdings(record.id, record.place, PAGES, Some(record)).await;
+            let told = stage.walker.holdings(record.id, record.place, PAGES, Some(record)).await;
             let silent = |one: &&Holding| matches!(one.held, Held::Unreachable(_));
             assert_eq!((told.len(), told.iter().filter(silent).count()), (3, 1));
             took.push(env.clock.elapsed() - since);
