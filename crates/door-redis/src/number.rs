@@ -129,15 +129,25 @@ fn decimal(text: &[u8]) -> Option<i128> {
         [b'+', rest @ ..] => (false, rest),
         rest => (false, rest),
     };
+    let mut parts = text.splitn(2, |byte| matches!(byte, b'e' | b'E'));
+    let (text, exponent) = (parts.next()?, parts.next());
+    let exponent: i64 = match exponent {
+        Some(exponent) => std::str::from_utf8(exponent).ok()?.parse::<i16>().ok()?.into(),
+        None => 0,
+    };
     let mut parts = text.splitn(2, |byte| *byte == b'.');
     let (whole, fraction) = (parts.next()?, parts.next().unwrap_or_default());
-    let missing = (PLACES_MAX as usize).checked_sub(fraction.len())?;
-    if whole.len() + PLACES_MAX as usize > DIGITS_MAX {
-        return None;
+    let digits = whole.iter().chain(fraction).skip_while(|digit| **digit == b'0');
+    // So many zeros follow its digits.
+    let missing = i64::from(PLACES_MAX) - i64::try_from(fraction.len()).ok()? + exponent;
+    let missing = usize::try_from(missing).ok()?;
+    if digits.clone().count().checked_add(missing)? > DIGITS_MAX {
+        // Of nothing there may be many.
+        return (digits.count() == 0).then_some(0);
     }
     let zeros = std::iter::repeat_n(&b'0', missing);
     let mut value: i128 = 0;
-    for digit in whole.iter().chain(fraction).chain(zeros) {
+    for digit in digits.chain(zeros) {
         value = value * 10 + i128::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?);
     }
     Some(if negative { -value } else { value })
@@ -228,6 +238,15 @@ mod tests {
         assert_eq!(sum("0.1", "0.2"), Ok("0.3".into()));
         assert_eq!(sum("10.50", "0.1"), Ok("10.6".into()));
         assert_eq!(sum("5.0e3", "2.0e2"), Ok("5200".into()));
+        assert_eq!(sum("9007199254740993", "1e0"), Ok("9007199254740994".into()));
+        assert_eq!(sum("1234567890123456789", "1E+1"), Ok("1234567890123456799".into()));
+        assert_eq!(sum("0.2", "1e-1"), Ok("0.3".into()));
+        assert_eq!(sum("0.25", "-125.0e-3"), Ok("0.125".into()));
+        assert_eq!(sum("0000000000000000000000000000000000000000000001", "0e9"), Ok("1".into()));
+        assert_eq!(sum("1e300", "1"), Ok(format!("{}", 1e300)));
+        assert_eq!(sum("1", "1e-300"), Ok("1".into()));
+        assert_eq!(sum("1", "1e"), Err(FloatError::NotANumber));
+        assert_eq!(sum("1", "1e1.5"), Err(FloatError::NotANumber));
         assert_eq!(sum("3", "-3.0"), Ok("0".into()));
         assert_eq!(sum("-1.5", "0.25"), Ok("-1.25".into()));
         assert_eq!(sum("x", "1"), Err(FloatError::NotANumber));

@@ -252,6 +252,11 @@ impl Slots {
         self.replace(index, State { content, tip, expires, stamp });
     }
 
+    /// How many keys end.
+    pub(crate) fn ending(&self) -> usize {
+        self.ends.len()
+    }
+
     /// When the next key ends.
     pub(crate) fn next_end(&self) -> Option<u64> {
         self.ends.first().map(|(at, _)| *at)

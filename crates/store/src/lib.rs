@@ -55,7 +55,7 @@ pub const PUT_RECORDS_MAX: usize = 65_536;
 #[non_exhaustive]
 pub enum StoreError {
     /// The disk is full: nothing of the write is kept, reads go on.
-    #[error("the disk is full; free space or move the store, then restart the peer")]
+    #[error("the disk is full; make room, and writes go on by themselves")]
     Full,
     /// A folder that is to be filled is on a disk without room for it.
     #[error("the disk that {} is on is full", .0.display())]
