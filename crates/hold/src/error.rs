@@ -421,7 +421,9 @@ impl HoldError {
             Self::Call { .. } | Self::Walk(_) => "hold doctor --via HOST:PORT",
             Self::Page { .. } => "was it killed? hold peer run --dir D",
             Self::UsedPair(_) => "another --author-key: libri-1 would repeat key and nonce",
-            Self::Locked(_) => "stop the other process that has it open (hold peer run, hold serve), or name another directory",
+            Self::Locked(_) => {
+                "stop the other process that has it open (hold peer run, hold serve), or name another directory"
+            }
             Self::Store(store::StoreError::NotEmpty(_)) | Self::Exists(_) => {
                 "choose another name, or move what is there away"
             }

@@ -122,7 +122,8 @@ fn sections(door: &Door) -> Vec<(&'static str, Lines)> {
     let replication = vec![("role", "master".to_owned()), ("connected_slaves", of(0))];
     let mut keyspace = Vec::new();
     if door.slots.live() > 0 {
-        keyspace.push(("db0", format!("keys={},expires={},avg_ttl=0", door.slots.live(), door.slots.ending())));
+        let (keys, expires) = (door.slots.live(), door.slots.ending());
+        keyspace.push(("db0", format!("keys={keys},expires={expires},avg_ttl=0")));
     }
     vec![
         ("Server", server),
