@@ -98,7 +98,7 @@ impl Author {
         let profile = options.profile;
         let opened = Job::blocking(self.env(), move || opened(&path, open));
         let (file, about, absolute) = opened.await.ok_or(AuthorError::Stopped)??;
-        let bytes = about.is_file().then(|| about.len());
+        let bytes = about.is_file().then_some(about.len());
         let options = self.resolved(options, bytes).await?;
         if !about.is_file() {
             // A pipe gives what it has, and has no journal.

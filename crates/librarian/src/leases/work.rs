@@ -145,7 +145,7 @@ async fn erase(core: &Core) {
     counts.moved.inc_by(done.moved_bytes);
     if let Err(error) = ended {
         core.leases.erase_again(since);
-        tracing::error!(%error, "bytes that were dropped are still in the files");
+        tracing::error!(error = %shelf::one_line(&error), "bytes that were dropped are still in the files");
         return;
     }
     let took = core.env.clock.elapsed().saturating_sub(since);
