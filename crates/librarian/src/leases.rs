@@ -15,6 +15,7 @@
 mod calendar;
 mod checking;
 mod dropping;
+mod elsewhere;
 mod endings;
 mod table;
 mod work;
@@ -37,6 +38,7 @@ use calendar::Calendar;
 use checking::Seen;
 pub(crate) use checking::{By, Covered, nobody_pays};
 pub(crate) use dropping::{Swept, sweep_whole};
+use elsewhere::Elsewhere;
 pub(crate) use endings::Frames;
 use futures::FutureExt;
 pub(crate) use table::{Charge, OtherCopies, Payers};
@@ -108,6 +110,7 @@ pub(crate) struct Leases {
     /// Until when words that ended leases were heard of all organisations, Unix milliseconds.
     heard_ms: AtomicU64,
     calendar: Mutex<Calendar>,
+    elsewhere: Mutex<Elsewhere>,
 }
 
 impl Leases {
@@ -149,6 +152,7 @@ impl Leases {
                 erasing: Mutex::new(dead.then_some(begun)),
                 heard_ms: AtomicU64::new(0),
                 calendar: Mutex::default(),
+                elsewhere: Mutex::default(),
             }))
         };
         blocking.blocking(open).await

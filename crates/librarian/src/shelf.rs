@@ -105,6 +105,11 @@ impl Shelf {
         self.read_only.load(Ordering::Relaxed) || self.store.stats().poisoned
     }
 
+    /// Whether nothing can be ended, as the disk failed. One that is set read-only takes nothing, and ends what is over like any other.
+    pub(crate) fn ends_nothing(&self) -> bool {
+        self.store.stats().poisoned
+    }
+
     /// Writes a proven record again that is damaged here, or that another one at its place needs; whether it did: nothing where that was
     /// dropped meanwhile, or is being. It was told when it was stored.
     ///

@@ -362,6 +362,9 @@ impl Leases {
                 By::Peer => checked.runs(now),
             };
             time.map_err(|error| refusal(&error))?;
+            if self.was_ended_elsewhere(&checked) {
+                return Err(refused(&Refusal::Forgotten(checked.id)));
+            }
             let (organisation, client) = (checked.organisation, checked.client);
             if by == By::Client && self.directory.is_revoked(&organisation, client.key()) {
                 let reason = format!("organisation {organisation} revoked the lease's client");

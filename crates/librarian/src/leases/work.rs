@@ -5,6 +5,8 @@
 //! erase    beside it: once something was dropped, and half of its time is over, every segment with dead bytes is compacted
 //! hear     all peers after the start, then one a minute, in turn: which leases were ended since it was asked last
 //! ```
+//! A peer that is read-only, or leaves, does all three: what it keeps of a lease that ended would be served, or live on at who takes it
+//! over, and keep who leaves for ever.
 //! A peer that did not run for [`AWAY_MAX_S`] may have missed words that nobody keeps any more, and says so: its operator lets it begin
 //! empty. One that ran and heard no peer of some organisation for so long says that instead: its own bytes are no worse for it, and to
 //! wipe it would take acknowledged copies away, at every peer alike.
@@ -49,8 +51,7 @@ const ERASE_BYTES_S: u64 = 16 << 20;
 pub(crate) async fn sweep_all(core: Arc<Core>) {
     let mut doubted = None;
     while core.pause(core.jittered(core.leases.settings.sweep)).await {
-        // Who leaves takes nothing any more; what is over would keep it for ever, since nobody takes that over.
-        if core.shelf.is_left_alone() && !core.is_leaving() {
+        if core.shelf.ends_nothing() {
             continue;
         }
         let doubt = core.leases.doubt(!core.bootstrap.is_empty());
@@ -105,7 +106,7 @@ fn tell_doubt(core: &Core, doubt: Option<Doubt>, doubted: &mut Option<Duration>)
 /// leases that end meanwhile are dropped in time.
 pub(crate) async fn erase_all(core: Arc<Core>) {
     while core.pause(core.jittered(core.leases.settings.sweep)).await {
-        if !core.shelf.is_left_alone() {
+        if !core.shelf.ends_nothing() {
             erase(&core).await;
         }
     }
@@ -188,9 +189,7 @@ pub(crate) async fn hear_all(core: Arc<Core>, last_run_ms: u64) {
     while core.pause(core.jittered(pause)).await {
         pause = core.leases.settings.ask;
         begin_again_where_set_back(&core, &mut turns, &mut first);
-        // Who leaves hears too: what it holds of a lease that was ended is taken over by nobody, or lives on at who takes it.
-        let left_alone = core.shelf.is_left_alone() && !core.is_leaving();
-        if core.leases.counts().0 == 0 || left_alone {
+        if core.leases.counts().0 == 0 || core.shelf.ends_nothing() {
             // Nothing here could be ended; when something is, questions begin where they would have.
             continue;
         }
@@ -364,6 +363,9 @@ async fn hear(core: &Arc<Core>, peer: PeerId, from: &mut Heard) -> Result<Told, 
             match forget(core, vec![word.clone()]).await {
                 Ok(outcomes) if outcomes.contains(&Forgotten::Ended) => {
                     tracing::info!(%peer, "a lease was ended while this peer was away");
+                }
+                Ok(outcomes) if outcomes.contains(&Forgotten::NotHere) => {
+                    core.leases.note_elsewhere(word);
                 }
                 Ok(_) => {}
                 // One that does not count is left out: the peer may be lying.

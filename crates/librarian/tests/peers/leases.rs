@@ -356,6 +356,74 @@ fn a_forgotten_record_goes_at_once_and_is_not_brought_back_by_who_was_away() {
     });
 }
 
+/// It takes no records, and would else serve what was forgotten, and give it to whoever lacks a copy.
+#[test]
+fn a_peer_that_is_set_read_only_ends_leases_like_any_other() {
+    testkit::time::run(78, |env| async move {
+        let mut town = town_with(&env, 3, |_| {}).await;
+        let client = Client::new(&town, 1).await;
+        let (asked, told, over) = (page(1, 500), page(2, 500), page(3, 500));
+        let long = [&asked, &told].map(|record| client.lease(&town, &[record], 300 * SPAN_S));
+        let short = client.lease(&town, &[&over], 3600);
+        for peer in 0..3 {
+            for (record, shown) in [(&asked, &long[0]), (&told, &long[1]), (&over, &short)] {
+                client.store(&town, peer, record, vec![shown.clone()]).await.unwrap();
+            }
+        }
+        let had = town.take_down(2).await;
+        let word = client.forget(&town, &long[1]);
+        for peer in 0..2 {
+            client.ask(&town, peer, LeaseRequest::Forget(vec![word.clone()])).await;
+        }
+        town.bring_back_with(2, had, |options: &mut LibrarianOptions| options.read_only = true)
+            .await;
+        assert_eq!(town.peers[2].status().read_only, Some("it is set to read-only"));
+        let word = client.forget(&town, &long[0]);
+        let outcome = client.ask(&town, 2, LeaseRequest::Forget(vec![word])).await;
+        assert_eq!(outcome, LeaseAnswer::Forget(vec![Forgotten::Ended]));
+        assert!(!town.stores[2].holds(&asked.id));
+        town.until("it hears words", |town| !town.stores[2].holds(&told.id)).await;
+        assert!(town.stores[2].holds(&over.id));
+        env.clock.sleep(Duration::from_secs(3600 + 1000)).await;
+        assert!(!town.stores[2].holds(&over.id), "its time is over");
+        let again = client.store(&town, 2, &page(4, 500), Vec::new()).await;
+        assert!(matches!(again, Err(CallError::ReadOnly { .. })), "{again:?}");
+    });
+}
+
+/// Who was told of the word asks nobody for it again: a peer that missed it must not give its lease to that one.
+#[test]
+fn a_lease_that_was_ended_elsewhere_is_not_taken_from_who_missed_the_word() {
+    testkit::time::run(79, |env| async move {
+        let mut town = town_with(&env, 3, |_| {}).await;
+        let client = Client::new(&town, 1).await;
+        let (record, other) = (page(1, 500), page(2, 500));
+        let shown = client.lease(&town, &[&record], 300 * SPAN_S);
+        let kept = client.lease(&town, &[&other], 300 * SPAN_S);
+        for peer in [0, 2] {
+            client.store(&town, peer, &record, vec![shown.clone()]).await.unwrap();
+        }
+        client.store(&town, 1, &other, vec![kept]).await.unwrap();
+        let had = town.take_down(2).await;
+        let word = client.forget(&town, &shown);
+        let outcome = client.ask(&town, 0, LeaseRequest::Forget(vec![word])).await;
+        assert_eq!(outcome, LeaseAnswer::Forget(vec![Forgotten::Ended]));
+        // Peer 0 tells peer 1, which has nothing of it.
+        env.clock.sleep(Duration::from_secs(3600)).await;
+        assert!(!town.stores[1].holds(&record.id));
+        let passes_on = |town: &Town| {
+            let (calls, to) = (town.peer_calls(2), town.at(1));
+            let (record, shown) = (record.clone(), shown.clone());
+            async move { calls.store_leased(&to, vec![record], vec![shown], LIMIT).await }
+        };
+        town.bring_back(2, had).await;
+        let outcome = passes_on(&town).await.and_then(|mut outcomes| outcomes.remove(0));
+        refused(&outcome, "was ended by its client");
+        assert!(!town.stores[1].holds(&record.id));
+        town.until("the word reaches who was away", |town| !town.stores[2].holds(&record.id)).await;
+    });
+}
+
 #[test]
 fn who_ran_and_heard_nobody_still_hears_what_was_ended_meanwhile() {
     testkit::time::run(73, |env| async move {
