@@ -4,7 +4,9 @@
 //! mutual TLS; a simulated network joins them directly. Both sides see the same messages and the
 //! same [`CallError`].
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -43,21 +45,58 @@ pub const ROSTERS_TOLD_BYTES_MAX: usize = 1 << 20;
 /// Bytes of revocations in one answer at most.
 pub const REVOCATIONS_TOLD_BYTES_MAX: usize = 1 << 20;
 
-/// Whom to call: an address, and who must answer there.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Whom to call: an address, and who must answer there. Two are the same whose peer and address are.
+#[derive(Clone, Debug)]
 pub struct Endpoint {
     /// The peer that must prove its key; `None` takes any peer of the network (a bootstrap
     /// address).
     pub peer: Option<PeerId>,
     /// `HOST:PORT` of its gRPC listener.
     pub address: String,
+    /// Where else it says that it answers, best first: tried where `address` leads nowhere.
+    pub further: Vec<String>,
 }
 
 impl Endpoint {
     /// Whoever of the network answers at an address that somebody gave. Certificates say at which addresses their peers answer, and
     /// any organisation can sign one that says this address: that names nobody.
     pub fn at(address: &str) -> Self {
-        Self { peer: None, address: address.to_owned() }
+        Self { peer: None, address: address.to_owned(), further: Vec::new() }
+    }
+
+    /// A peer at one address.
+    pub fn of(peer: PeerId, address: impl Into<String>) -> Self {
+        Self { peer: Some(peer), address: address.into(), further: Vec::new() }
+    }
+
+    fn named(&self) -> (Option<PeerId>, &str) {
+        (self.peer, &self.address)
+    }
+}
+
+impl PartialEq for Endpoint {
+    fn eq(&self, other: &Self) -> bool {
+        self.named() == other.named()
+    }
+}
+
+impl Eq for Endpoint {}
+
+impl Hash for Endpoint {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.named().hash(state);
+    }
+}
+
+impl PartialOrd for Endpoint {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Endpoint {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.named().cmp(&other.named())
     }
 }
 

@@ -118,10 +118,7 @@ impl Four {
         let identity = Identity::new(key, network).unwrap();
         let group: GroupKey = self.key.parse().unwrap();
         // Two peers are asked one right after the other: a block comes each second, and one peer answers a stranger as often.
-        let to = [0, 1].map(|peer| {
-            let address = self.network.peers[peer].address.clone();
-            Endpoint { peer: None, address }
-        });
+        let to = [0, 1].map(|peer| Endpoint::at(&self.network.peers[peer].address));
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let forged = runtime.block_on(async {
             let stranger = Arc::new(|| Credential::None);

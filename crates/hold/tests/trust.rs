@@ -107,7 +107,7 @@ impl World {
 
     fn at(&self, number: usize) -> Endpoint {
         let peer: PeerId = self.network.peers[number].id.parse().unwrap();
-        Endpoint { peer: Some(peer), address: self.network.peers[number].address.clone() }
+        Endpoint::of(peer, self.network.peers[number].address.clone())
     }
 
     /// How many calls of this method the peer answered well.

@@ -127,7 +127,7 @@ fn client(community: &Community, secret: &SecretKey, pass: bool) -> Arc<Client> 
 }
 
 fn at(peer: &Running) -> Endpoint {
-    Endpoint { peer: Some(peer.librarian.peer()), address: peer.address.clone() }
+    Endpoint::of(peer.librarian.peer(), peer.address.clone())
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) {

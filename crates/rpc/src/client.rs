@@ -13,6 +13,7 @@ mod calls;
 pub(crate) mod connection;
 mod following;
 mod pool;
+mod reached;
 mod unary;
 
 use std::panic::AssertUnwindSafe;
@@ -28,6 +29,7 @@ use tonic::{Response, Status};
 
 use self::connection::{Connection, millis};
 use self::pool::{Dialler, Lease, Pool};
+use self::reached::Reached;
 use self::unary::Asks;
 use crate::Identity;
 use crate::convert::{Open, Wrong};
@@ -128,10 +130,9 @@ impl Client {
         let introducer = Arc::new(Introducer { credential, env: env.clone() });
         let dialler = {
             let (introducer, pacing) = (introducer.clone(), Pacing::new(env.clone()));
-            move |to, limit| {
-                let (identity, introducer) = (identity.clone(), introducer.clone());
-                dial(identity, introducer, through.clone(), pacing.clone(), limit, to).boxed()
-            }
+            let dialling =
+                Arc::new(Dialling { identity, through, pacing, reached: Reached::default() });
+            move |to, limit| dial(dialling.clone(), introducer.clone(), limit, to).boxed()
         };
         Self::with(Box::new(dialler), introducer, env, limits)
     }
@@ -268,21 +269,36 @@ impl Drop for Client {
     }
 }
 
-/// A connection that is proven and introduced.
-async fn dial(
+/// What connections are dialled with.
+struct Dialling {
     identity: Arc<Identity>,
-    introducer: Arc<Introducer>,
     through: Option<Arc<dyn Dial>>,
     pacing: Pacing,
+    reached: Reached,
+}
+
+impl Dialling {
+    /// A connection that is proven, to the first of a peer's addresses that leads to it. The caller bounds the time.
+    async fn dial(&self, to: &Endpoint) -> Result<Connection, CallError> {
+        let proven = |tcp, at| async move {
+            Connection::proven(&self.identity, &self.pacing, tcp, &at).await
+        };
+        self.reached.dial(self.through.as_deref(), to, proven).await
+    }
+}
+
+/// A connection that is proven and introduced.
+async fn dial(
+    dialling: Arc<Dialling>,
+    introducer: Arc<Introducer>,
     limit: Duration,
     to: Endpoint,
 ) -> Result<Arc<Connection>, CallError> {
-    let through = through.as_deref();
     let dialled = Box::pin(async {
-        let mut connection = Connection::dial(&identity, through, &pacing, &to).await?;
+        let mut connection = dialling.dial(&to).await?;
         if introducer.introduce(&connection, &to, limit).await? {
             // It knows us from now on: a new connection has windows for records.
-            connection = Connection::dial(&identity, through, &pacing, &to).await?;
+            connection = dialling.dial(&to).await?;
             introducer.introduce(&connection, &to, limit).await?;
         }
         Ok(Arc::new(connection))

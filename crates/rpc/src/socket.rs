@@ -98,7 +98,7 @@ async fn connect(address: &str) -> io::Result<TcpStream> {
 }
 
 /// How long an address of a name is tried before the next one is tried beside it (RFC 8305, section 8).
-const BESIDE_AFTER: Duration = Duration::from_millis(250);
+pub(crate) const BESIDE_AFTER: Duration = Duration::from_millis(250);
 /// Addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 8;
 

@@ -87,7 +87,7 @@ impl Running {
 
 /// Key 1 at this address.
 pub(crate) fn endpoint(address: SocketAddr) -> Endpoint {
-    Endpoint { peer: Some(PeerId::new(secret(1).public())), address: address.to_string() }
+    Endpoint::of(PeerId::new(secret(1).public()), address.to_string())
 }
 
 /// Key 2 in network 1, without a credential.

@@ -85,7 +85,7 @@ async fn open(env: &Env, dir: &Path, community: &Community, genesis: &Arc<Genesi
 }
 
 async fn introduce(calls: &Arc<dyn Calls>, address: &str, credential: Credential) {
-    let to = Endpoint { peer: None, address: address.to_owned() };
+    let to = Endpoint::at(address);
     let request = IntroduceRequest::new(credential, 0);
     calls.introduce(&to, request, std::time::Duration::from_secs(5)).await.unwrap();
 }

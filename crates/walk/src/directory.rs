@@ -305,13 +305,14 @@ impl Directory {
         valid.map(|peer| peer.status(&inner.roster, at.elapsed)).collect()
     }
 
-    /// Where to call this peer: the address that worked last, or the next one after one that did not. `None` where it is not known, or
-    /// its certificate ran out.
+    /// Where to call this peer: the address that worked last, or the next one after one that did not, and its others. `None` where it is
+    /// not known, or its certificate ran out.
     pub fn endpoint(&self, peer: &PeerId) -> Option<Endpoint> {
         let now = self.env.clock.unix_s();
         let inner = self.lock();
         let known = inner.peers.get(peer).filter(|known| known.is_valid(now))?;
-        Some(Endpoint { peer: Some(*peer), address: known.address()?.to_owned() })
+        let (address, further) = known.addresses()?;
+        Some(Endpoint { peer: Some(*peer), address, further })
     }
 
     /// Whether the peer has a valid certificate of this network and has not left.
@@ -376,7 +377,8 @@ impl Directory {
         }
     }
 
-    /// Whoever answers at an address was called and nobody did: no peer that is to be called there next would have.
+    /// Whoever answers at an address was called and nobody did: no peer that is to be called there next would have. One that has other
+    /// addresses is called at the next one.
     pub(crate) fn unanswered_at(&self, address: &str, error: &CallError) {
         if !matches!(error, CallError::Unreachable { .. } | CallError::TimedOut { .. }) {
             return;
@@ -384,7 +386,7 @@ impl Directory {
         let now = self.env.clock.elapsed();
         let mut inner = self.lock();
         let there = inner.peers.values_mut().filter(|known| known.address() == Some(address));
-        there.for_each(|known| known.failed(error, now));
+        there.for_each(|known| known.unanswered(error, now));
     }
 
     /// How well the peer is. A peer that is not known, or whose certificate ran out, is [`Health::Away`].

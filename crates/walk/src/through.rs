@@ -265,7 +265,7 @@ impl Core {
             return Ok(peer);
         }
         let since = self.env.clock.elapsed();
-        let to = Endpoint { peer: None, address: librarian.address.clone() };
+        let to = Endpoint::at(&librarian.address);
         // Who lets a librarian walk needs to know nobody else.
         let shown = self.introduce_asking(&to, 0, limit).await;
         match shown {
@@ -282,7 +282,7 @@ impl Core {
 }
 
 fn endpoint(librarian: &Librarian, peer: PeerId) -> Endpoint {
-    Endpoint { peer: Some(peer), address: librarian.address.clone() }
+    Endpoint::of(peer, librarian.address.clone())
 }
 
 /// The errors of those who proved who they are; where none did, nothing is known.

@@ -110,7 +110,7 @@ impl CertifiedHeads {
     /// Where a member's librarian answers: as the network says, else as it was.
     pub(super) fn endpoint(&self, seat: &Seat) -> Endpoint {
         let known = self.inner.objects.walker().directory().endpoint(&seat.peer);
-        known.unwrap_or_else(|| Endpoint { peer: Some(seat.peer), address: seat.address.clone() })
+        known.unwrap_or_else(|| Endpoint::of(seat.peer, seat.address.clone()))
     }
 }
 

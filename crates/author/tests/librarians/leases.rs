@@ -165,7 +165,7 @@ impl Raw {
         let pass = town.community.pass(client, 1, Tier::Known, env);
         let calls = town.network.calls(secret.public());
         for member in &town.community.members {
-            let to = Endpoint { peer: Some(member.peer), address: member.address.clone() };
+            let to = Endpoint::of(member.peer, member.address.clone());
             let request = IntroduceRequest::new(Credential::Client(pass.clone()), 0);
             calls.introduce(&to, request, LIMIT).await.unwrap();
         }
@@ -174,7 +174,7 @@ impl Raw {
 
     async fn ask(&self, town: &Town, number: usize, request: LeaseRequest) -> LeaseAnswer {
         let member = &town.community.members[number];
-        let to = Endpoint { peer: Some(member.peer), address: member.address.clone() };
+        let to = Endpoint::of(member.peer, member.address.clone());
         self.calls.lease(&to, request, LIMIT).await.unwrap()
     }
 

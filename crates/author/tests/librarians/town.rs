@@ -92,7 +92,7 @@ impl Town {
         let calls = self.network.calls(*client.key());
         let pass = self.community.pass(client, organisation, Tier::Own, &self.env);
         for member in &self.community.members {
-            let to = Endpoint { peer: Some(member.peer), address: member.address.clone() };
+            let to = Endpoint::of(member.peer, member.address.clone());
             let request = IntroduceRequest::new(Credential::Client(pass.clone()), 0);
             // One that is cut off is introduced to later, by nobody: it is a test's matter which ones are.
             let _ = calls.introduce(&to, request, LIMIT).await;

@@ -94,7 +94,7 @@ fn who_is_always_busy_takes_no_longer_than_one_answer_may() {
         stage.keepers[0].hosts(Some(Arc::new(|_| Err(busy()))));
         let calls = Arc::clone(stage.author("ada").walker().calls());
         let (peer, address) = (stage.keepers[0].id, &stage.community.members[0].address);
-        let to = Endpoint { peer: Some(peer), address: address.clone() };
+        let to = Endpoint::of(peer, address.clone());
         for late in [Duration::ZERO, Duration::from_millis(1_800), NEARLY] {
             stage.set(0, Fault::Delay(late));
             let began = env.clock.elapsed();

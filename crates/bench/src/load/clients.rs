@@ -57,7 +57,7 @@ impl Clients {
         let peers = community.peers.iter().map(|peer| {
             let id: Option<PeerId> = peer.id.parse().ok();
             let id = id.ok_or(BenchError::Wrong("a peer's key"))?;
-            let endpoint = Endpoint { peer: Some(id), address: peer.address.clone() };
+            let endpoint = Endpoint::of(id, peer.address.clone());
             Ok((peer.organisation, endpoint))
         });
         let peers = peers.collect::<Result<Vec<_>, BenchError>>()?;

@@ -174,7 +174,7 @@ impl Town {
 
     pub(crate) fn at(&self, number: usize) -> Endpoint {
         let member = &self.community.members[number];
-        Endpoint { peer: Some(member.peer), address: member.address.clone() }
+        Endpoint::of(member.peer, member.address.clone())
     }
 
     /// A client that introduced itself to all running peers by a pass of this organisation.

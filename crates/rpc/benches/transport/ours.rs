@@ -115,7 +115,7 @@ impl Ours {
         let peer = PeerId::new(*identity(1).key());
         let server = Server::bind("127.0.0.1:0", identity(1), ServerLimits::default());
         let server = server.expect("a free port");
-        let to = Endpoint { peer: Some(peer), address: server.address().to_string() };
+        let to = Endpoint::of(peer, server.address().to_string());
         let (stop, env) = (CancellationToken::new(), Env::real());
         let service = Arc::new(Null([record(false), record(true)]));
         let serving = tokio::spawn(server.serve(service, env.clone(), stop.clone()));

@@ -65,17 +65,26 @@ impl Connection {
         self.life.close.cancel();
     }
 
-    /// Dials, checks who answers and which network it speaks. The caller bounds the time.
-    ///
-    /// It goes `through` a socket of the system where that is `None`.
+    /// Dials one address, by a socket of the system where `through` is `None`, and checks who answers there.
+    #[cfg(test)]
     pub(crate) async fn dial(
         identity: &Identity,
         through: Option<&dyn Dial>,
         pacing: &Pacing,
         to: &Endpoint,
     ) -> Result<Self, CallError> {
-        let unreachable = |error: &(dyn std::error::Error + 'static)| unreachable(to, error);
         let tcp = connect(through, to).await?;
+        Self::proven(identity, pacing, tcp, to).await
+    }
+
+    /// Checks who answers on a socket and which network it speaks. The caller bounds the time.
+    pub(super) async fn proven(
+        identity: &Identity,
+        pacing: &Pacing,
+        tcp: Tcp,
+        to: &Endpoint,
+    ) -> Result<Self, CallError> {
+        let unreachable = |error: &(dyn std::error::Error + 'static)| unreachable(to, error);
         let expected = to.peer.map(|peer| *peer.key());
         let verifier = PeerVerifier::new(expected);
         let config = identity.dialling(verifier.clone()).map_err(|error| unreachable(&error))?;
@@ -138,7 +147,8 @@ fn unreachable(to: &Endpoint, error: &(dyn std::error::Error + 'static)) -> Call
     CallError::Unreachable { address: to.address.clone(), reason: causes(error) }
 }
 
-async fn connect(through: Option<&dyn Dial>, to: &Endpoint) -> Result<Tcp, CallError> {
+/// A socket to the endpoint's address.
+pub(super) async fn connect(through: Option<&dyn Dial>, to: &Endpoint) -> Result<Tcp, CallError> {
     Wire::dial(through, &to.address).await.map_err(|error| unreachable(to, &error))
 }
 

@@ -238,7 +238,7 @@ impl Pool {
             _ => None,
         };
         if let Some(peer) = name {
-            let named = Endpoint { peer: Some(peer), address: to.address.clone() };
+            let named = Endpoint::of(peer, to.address.clone());
             let of = lanes.of(&named, self.limits.bulk_connections);
             if !of[0].is_open() {
                 of[0] = next;

@@ -22,7 +22,7 @@ const ID: RecordId = RecordId::new([1; 32]);
 async fn another_key_than_expected_is_the_wrong_peer() {
     let peer = Running::start(ServerLimits::default());
     let other = PeerId::new(secret(9).public());
-    let to = Endpoint { peer: Some(other), address: peer.address.to_string() };
+    let to = Endpoint::of(other, peer.address.to_string());
     let Err(CallError::WrongPeer { reason, .. }) = client().find(&to, of(ID), LIMIT).await else {
         panic!("it was not who was expected")
     };

@@ -234,7 +234,7 @@ async fn an_announcement_of_another_than_who_answers_is_the_wrong_peer() {
     let places =
         [(client(), peer.address, peer.service.clone()), (signing, signed_address, signed_service)];
     for (client, address, service) in places {
-        let to = Endpoint { peer: None, address: address.to_string() };
+        let to = Endpoint::at(&address.to_string());
         let introduce = || client.introduce(&to, IntroduceRequest::default(), LIMIT);
         *service.announcement.lock().unwrap() = Some(announced(1));
         assert_eq!(introduce().await.unwrap().announcement, announced(1));

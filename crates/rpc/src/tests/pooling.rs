@@ -81,7 +81,7 @@ async fn who_was_reached_by_an_address_is_known_by_its_name_and_the_other_way_ro
     let peer = Running::start(ServerLimits::default());
     let named = peer.endpoint();
     assert!(named.peer.is_some());
-    let by_address = Endpoint { peer: None, address: named.address.clone() };
+    let by_address = Endpoint::at(&named.address);
     for (first, then) in [(&by_address, &named), (&named, &by_address)] {
         let client = client();
         client.find(first, of(ID), LIMIT).await.unwrap();
@@ -92,9 +92,48 @@ async fn who_was_reached_by_an_address_is_known_by_its_name_and_the_other_way_ro
     let client = client();
     client.find(&by_address, of(ID), LIMIT).await.unwrap();
     let other = PeerId::new(secret(77).public());
-    let wrong = Endpoint { peer: Some(other), address: named.address.clone() };
+    let wrong = Endpoint::of(other, named.address.clone());
     let refused = client.find(&wrong, of(ID), LIMIT).await;
     assert!(matches!(refused, Err(CallError::WrongPeer { .. })), "{refused:?}");
+}
+
+/// One of its addresses may be of another network, where nobody is, or somebody else, or what is sent is dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_of_several_addresses_is_reached_at_whichever_leads_to_it() {
+    let peer = Running::start(ServerLimits::default());
+    let other = Server::bind("127.0.0.1:0", identity(4, 1), ServerLimits::default()).unwrap();
+    let (another, stop) = (other.address().to_string(), CancellationToken::new());
+    let serving = other.serve(Arc::new(Memory::default()), Env::real(), stop.clone());
+    let serving = tokio::spawn(serving);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = (silent.local_addr().unwrap().to_string(), silent);
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = nobody.local_addr().unwrap().to_string();
+    let own = peer.address.to_string();
+    for wrong in [&nobody, &another, &silent.0] {
+        let to = Endpoint { further: vec![own.clone()], ..peer.endpoint() };
+        let to = Endpoint { address: wrong.clone(), ..to };
+        let client = client();
+        client.find(&to, of(ID), LIMIT).await.unwrap();
+        assert_eq!(client.open_connections(), 1, "{wrong}");
+        let alone = Endpoint { further: Vec::new(), ..to.clone() };
+        let limits = ClientLimits { dial: Duration::from_millis(500), ..ClientLimits::default() };
+        let (client, limit) = (client_with(limits), Duration::from_secs(2));
+        assert!(client.find(&alone, of(ID), limit).await.is_err(), "{wrong}");
+        // What is told is of the address that was asked for.
+        let to = Endpoint { further: vec![nobody.clone()], ..alone };
+        let client = client_with(limits);
+        match client.find(&to, of(ID), limit).await {
+            Err(
+                CallError::Unreachable { address, .. }
+                | CallError::WrongPeer { address, .. }
+                | CallError::TimedOut { address, .. },
+            ) => assert_eq!(address, *wrong),
+            told => panic!("{told:?}"),
+        }
+    }
+    stop.cancel();
+    serving.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

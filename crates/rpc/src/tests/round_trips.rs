@@ -111,7 +111,7 @@ async fn both_sides_prove_their_keys() {
     let callers: Vec<_> = peer.service.callers.lock().unwrap().iter().copied().collect();
     assert_eq!(callers, [secret(2).public()]);
     // Without an expectation any peer of the network is taken.
-    let any = Endpoint { peer: None, address: peer.address.to_string() };
+    let any = Endpoint::at(&peer.address.to_string());
     assert!(client.find(&any, of(RecordId::new([1; 32])), LIMIT).await.is_ok());
 }
 

@@ -146,18 +146,18 @@ async fn a_pass_is_told_to_the_librarian_once_and_again_after_it_forgot() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_answers_is_checked_before_anything_is_sent() {
     let tls = Signed::start(SignedTransport::Tls(identity(1, 1)), Suite::Holdfast1, 1000);
-    let other = Some(PeerId::new(secret(9).public()));
-    let to = Endpoint { peer: other, address: tls.address.to_string() };
+    let other = PeerId::new(secret(9).public());
+    let to = Endpoint::of(other, tls.address.to_string());
     let client = caller(5, SignedDial::Tls, None);
     let wrong = client.find(&to, of(PRIVATE), LIMIT).await;
     assert!(matches!(wrong, Err(CallError::WrongPeer { .. })), "{wrong:?}");
     // In the clear a peer must be named, and one that is not it refuses what is for another.
     let plain = Signed::plain();
     let client = caller(5, SignedDial::Plain, None);
-    let nobody = Endpoint { peer: None, address: plain.address.to_string() };
+    let nobody = Endpoint::at(&plain.address.to_string());
     let unnamed = client.find(&nobody, of(PRIVATE), LIMIT).await;
     assert!(matches!(unnamed, Err(CallError::Invalid { .. })), "{unnamed:?}");
-    let another = Endpoint { peer: other, ..nobody };
+    let another = Endpoint { peer: Some(other), ..nobody };
     let Err(CallError::Denied { reason }) = client.find(&another, of(PRIVATE), LIMIT).await else {
         panic!("it is for another peer")
     };

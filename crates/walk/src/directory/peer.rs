@@ -170,9 +170,27 @@ impl Peer {
         addresses.get(at).map(String::as_str)
     }
 
+    /// The one that is tried next, and behind it all others.
+    pub(super) fn addresses(&self) -> Option<(String, Vec<String>)> {
+        let all = &self.announcement.certificate.addresses;
+        let at = self.address % all.len().max(1);
+        let mut all = all.iter().cycle().skip(at).take(all.len()).cloned();
+        Some((all.next()?, all.collect()))
+    }
+
     pub(super) fn good(&mut self, now: Duration) {
         self.lateness = Lateness::Answers;
         self.outcomes.good(now);
+    }
+
+    /// Nobody answered at the address that is tried next: where that is its only one, nor did the peer.
+    pub(super) fn unanswered(&mut self, error: &CallError, now: Duration) {
+        if self.announcement.certificate.addresses.len() > 1 {
+            self.address = self.address.wrapping_add(1);
+            self.lateness = Lateness::default();
+        } else {
+            self.failed(error, now);
+        }
     }
 
     /// The next address counts from now on where this failure says that the one in use leads nowhere. Calls that shared a

@@ -130,10 +130,7 @@ fn an_older_word_of_another_peer_is_not_taken_for_the_one_that_was_called() {
         let (directory, walker) = newcomer(&env, &community, &network);
         directory.learn(&community.announce(1, PeerState::Serving, 5)).unwrap();
         peers[0].announce(community.members[1].announcement.clone());
-        let to = |number: usize| Endpoint {
-            peer: Some(community.peer(number)),
-            address: address(&community, number),
-        };
+        let to = |number: usize| Endpoint::of(community.peer(number), address(&community, number));
         let error = walker.introduce(&to(0)).await.unwrap_err();
         assert!(matches!(error, CallError::WrongPeer { .. }), "{error}");
         assert_eq!(directory.view().len(), 1);

@@ -146,7 +146,7 @@ fn a_walk_that_is_told_of_an_unknown_organisation_asks_for_its_roster() {
         let calls = stage.network.calls(key("client", 1).public());
         for number in 3..9 {
             let member = &stage.community.members[number];
-            let to = Endpoint { peer: Some(member.peer), address: member.address.clone() };
+            let to = Endpoint::of(member.peer, member.address.clone());
             calls.store(&to, record.clone(), LONG).await.unwrap();
         }
         let since = env.clock.elapsed();

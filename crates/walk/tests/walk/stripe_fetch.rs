@@ -482,7 +482,7 @@ fn peers_that_joined_since_move_nothing_out_of_reach() {
 async fn put_at(kept: &Kept, peer: usize, index: usize) {
     let member = &kept.stage.community.members[peer];
     let calls = kept.stage.network.calls(key("client", 2).public());
-    let to = Endpoint { peer: Some(member.peer), address: member.address.clone() };
+    let to = Endpoint::of(member.peer, member.address.clone());
     let both = vec![kept.striped.header.clone(), kept.striped.fragments[index].clone()];
     let outcomes = calls.store_batch(&to, both, LONG).await.unwrap();
     assert!(outcomes.iter().all(Result::is_ok));
@@ -645,7 +645,7 @@ fn a_thin_client_gets_pages_and_else_any_k_from_one_librarian() {
         // The librarian of the tests looks only at itself.
         let (door, calls) =
             (&stage.community.members[0], stage.network.calls(key("c", 1).public()));
-        let to = Endpoint { peer: Some(door.peer), address: door.address.clone() };
+        let to = Endpoint::of(door.peer, door.address.clone());
         let mut all = vec![striped.header.clone()];
         all.extend(striped.fragments.iter().cloned());
         calls.store_batch(&to, all, LONG).await.unwrap();
@@ -702,7 +702,7 @@ fn a_thin_client_tells_what_is_damaged_from_what_may_be_away() {
         // The librarian of the tests looks only at itself.
         let (door, calls) =
             (&stage.community.members[0], stage.network.calls(key("c", 1).public()));
-        let to = Endpoint { peer: Some(door.peer), address: door.address.clone() };
+        let to = Endpoint::of(door.peer, door.address.clone());
         let mut all = vec![striped.header.clone()];
         all.extend(striped.fragments.iter().cloned());
         calls.store_batch(&to, all, LONG).await.unwrap();

@@ -225,7 +225,7 @@ impl Town {
         let members = self.world.community.members.iter().enumerate();
         let others = members.filter(|(number, _)| *number != rogue);
         others
-            .map(|(_, one)| Endpoint { peer: Some(one.peer), address: one.address.clone() })
+            .map(|(_, one)| Endpoint::of(one.peer, one.address.clone()))
             .collect()
     }
 

@@ -36,7 +36,7 @@ fn watched() -> (Arc<Wires>, Arc<Process>, BoxStream<'static, Result<WatchEvent,
         Ok(WatchEvent::Record { found, cursor: None })
     };
     let events = futures::stream::repeat_with(told).boxed();
-    let to = Endpoint { peer: None, address: ADDRESS.to_owned() };
+    let to = Endpoint::at(ADDRESS);
     let by = wires.process_at(ADDRESS);
     let told = line.following(&to, by, events, "watched").unwrap();
     let nothing = futures::stream::empty::<Result<WatchEvent, CallError>>().boxed();
