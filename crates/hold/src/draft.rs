@@ -5,19 +5,23 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
 
 use author::FileSink;
 use env::Env;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::error::HoldError;
 use crate::{files, leftovers};
 
 /// The mode of a new file, less what the process's mask takes.
 const NEW_MODE: u32 = 0o666;
+/// How a folder is opened in which names are looked up.
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A temporary file beside its final name; removed when dropped.
 pub(crate) struct Draft {
@@ -25,9 +29,62 @@ pub(crate) struct Draft {
     /// Its temporary name; none where the path is that of a device or a pipe, which is written to as it is.
     draft: Option<PathBuf>,
     path: PathBuf,
+    /// The folder that both names are looked up in, where it was opened; else the whole paths are.
+    folder: Option<OwnedFd>,
     replace: bool,
     /// A new file is the system's to write.
     unsynced: bool,
+}
+
+/// A folder that files are written below, at names that somebody else may have chosen. What is in it may be somebody else's too: no
+/// link below it is followed; it may be one itself.
+pub(crate) struct Top {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+impl Top {
+    /// Opens it; it is made where it is not there.
+    ///
+    /// # Errors
+    /// [`HoldError::Io`].
+    pub(crate) fn open(path: &Path) -> Result<Self, HoldError> {
+        fs::create_dir_all(path).map_err(HoldError::io("make", path))?;
+        let folder = rustix::fs::open(path, FOLDER, Mode::empty()).map_err(io::Error::from);
+        Ok(Self { folder: folder.map_err(HoldError::io("open", path))?, path: path.to_owned() })
+    }
+
+    /// The folder that a file of this name is in: opened folder by folder, each made where it is not there.
+    fn folder_of(&self, name: &Path) -> Result<OwnedFd, HoldError> {
+        let failed = |path: &Path, error: Errno| match error {
+            Errno::NOTDIR | Errno::LOOP => {
+                let what = "a folder, and no link is followed there";
+                HoldError::NotA { what, path: path.to_owned() }
+            }
+            error => HoldError::io("make", path)(error.into()),
+        };
+        let mut path = self.path.clone();
+        let mut folder = self.folder.try_clone().map_err(HoldError::io("open", &path))?;
+        for part in name.parent().into_iter().flat_map(Path::components) {
+            path.push(part);
+            let Component::Normal(part) = part else { return Err(failed(&path, Errno::INVAL)) };
+            let flags = FOLDER | OFlags::NOFOLLOW;
+            let open = || rustix::fs::openat(&folder, part, flags, Mode::empty());
+            let opened = match open() {
+                Err(Errno::NOENT) => {
+                    let made = rustix::fs::mkdirat(&folder, part, Mode::from_raw_mode(0o777));
+                    match made {
+                        // Another file's folder as well, and made meanwhile.
+                        Ok(()) | Err(Errno::EXIST) => open(),
+                        Err(error) => Err(error),
+                    }
+                }
+                opened => opened,
+            };
+            folder = opened.map_err(|error| failed(&path, error))?;
+        }
+        Ok(folder)
+    }
 }
 
 impl Draft {
@@ -40,7 +97,8 @@ impl Draft {
     pub(crate) fn new(path: &Path, replace: bool) -> Result<Self, HoldError> {
         let failed = || HoldError::io("write", path);
         // A temporary file would get its name all the same, and lose it at the end.
-        if path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/") {
+        let named = path.as_os_str().as_bytes();
+        if path.is_dir() || named.ends_with(b"/") || named.ends_with(b"/.") {
             return Err(failed()(io::ErrorKind::IsADirectory.into()));
         }
         if files::is_there(path).map_err(failed())? && !replace {
@@ -48,20 +106,51 @@ impl Draft {
         }
         if is_special(path) {
             let file = OpenOptions::new().write(true).open(path).map_err(failed())?;
-            return Ok(Self { file, draft: None, path: path.to_owned(), replace, unsynced: false });
+            let (draft, folder, path) = (None, None, path.to_owned());
+            return Ok(Self { file, draft, path, folder, replace, unsynced: false });
         }
         let to = files::behind_links(path);
         // Nobody reads of it on the way who may not read the file that is there.
         let mode = if to.exists() { 0o600 } else { NEW_MODE };
-        Self::beside(to, mode, replace).map_err(failed())
+        Self::beside(None, to, mode, replace).map_err(failed())
     }
 
-    fn beside(path: PathBuf, mode: u32, replace: bool) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(mode);
-        let (draft, file) = files::make_beside(&path, |draft| options.open(draft))?;
+    /// Makes the temporary file for a name below a folder; folders on the way are made. A regular file that is there may be replaced.
+    ///
+    /// # Errors
+    /// [`HoldError::NotA`] where a link or anything else has the name, or a link is on the way; [`HoldError::Io`].
+    pub(crate) fn below(top: &Top, name: &Path) -> Result<Self, HoldError> {
+        let path = top.path.join(name);
+        let folder = top.folder_of(name)?;
+        let (at, last) = located(Some(&folder), &path);
+        let there = rustix::fs::statat(at, last, AtFlags::SYMLINK_NOFOLLOW);
+        let mode = match there.map(|there| FileType::from_raw_mode(there.st_mode)) {
+            Ok(FileType::RegularFile) => 0o600,
+            Ok(_) => return Err(HoldError::NotA { what: "a regular file: it is left", path }),
+            Err(Errno::NOENT) => NEW_MODE,
+            Err(error) => return Err(HoldError::io("write", path)(error.into())),
+        };
+        let made = Self::beside(Some(folder), path.clone(), mode, true);
+        made.map_err(HoldError::io("write", path))
+    }
+
+    fn beside(
+        folder: Option<OwnedFd>,
+        path: PathBuf,
+        mode: u32,
+        replace: bool,
+    ) -> io::Result<Self> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let (draft, file) = files::make_beside(&path, |draft| {
+            let (at, name) = located(folder.as_ref(), draft);
+            Ok(File::from(rustix::fs::openat(at, name, flags, Mode::from_raw_mode(mode))?))
+        })?;
         leftovers::begun(&draft);
-        Ok(Self { file, draft: Some(draft), path, replace, unsynced: false })
+        Ok(Self { file, draft: Some(draft), path, folder, replace, unsynced: false })
+    }
+
+    fn located<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
+        located(self.folder.as_ref(), path)
     }
 
     /// Without `sync` leaves it to the system when it is written to the disk, as `cp` does: after a power cut within a minute
@@ -73,18 +162,27 @@ impl Draft {
     }
 
     fn is_over_a_file(&self) -> bool {
-        self.replace && self.path.symlink_metadata().is_ok()
+        self.replace && self.there().is_ok()
+    }
+
+    /// What has its final name now, itself where it is a link.
+    fn there(&self) -> rustix::io::Result<rustix::fs::Stat> {
+        let (at, name) = self.located(&self.path);
+        rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
     /// Those who may read and write the file that it goes over may do so with it, and no others.
     fn as_the_old_one(&self) -> io::Result<()> {
-        let Ok(old) = fs::metadata(&self.path) else { return Ok(()) };
-        let (new, uid, gid) = (self.file.metadata()?, old.uid(), old.gid());
-        if (new.uid(), new.gid()) != (uid, gid) {
+        let Ok(old) = self.there() else { return Ok(()) };
+        if FileType::from_raw_mode(old.st_mode) != FileType::RegularFile {
+            return Ok(());
+        }
+        let (new, uid, gid) = (rustix::fs::fstat(&self.file)?, old.st_uid, old.st_gid);
+        if (new.st_uid, new.st_gid) != (uid, gid) {
             // Root alone may give a file away; another's is this user's then.
             let _ = std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid));
         }
-        self.file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
+        self.file.set_permissions(Permissions::from_mode(old.st_mode & 0o777))
     }
 
     /// A draft in `folder` whose name is not known yet: see [`Draft::keep_as`].
@@ -93,7 +191,7 @@ impl Draft {
     /// [`HoldError::Io`] where the folder cannot be written.
     pub(crate) fn unnamed(folder: &Path) -> Result<Self, HoldError> {
         // Nothing gets this name, so it does not matter what is under it.
-        let draft = Self::beside(folder.join("unnamed"), NEW_MODE, false);
+        let draft = Self::beside(None, folder.join("unnamed"), NEW_MODE, false);
         draft.map_err(HoldError::io("write", folder))
     }
 
@@ -155,7 +253,9 @@ impl Draft {
             self.file.sync_all().map_err(failed())?;
         }
         if self.replace {
-            fs::rename(draft, &path).map_err(failed())?;
+            let ((at, from), (_, to)) = (self.located(draft), self.located(&path));
+            let renamed = rustix::fs::renameat(at, from, at, to);
+            renamed.map_err(io::Error::from).map_err(failed())?;
         } else {
             files::name_new(draft, &path)?;
         }
@@ -166,7 +266,28 @@ impl Draft {
             return Ok(());
         }
         // The name as well.
-        files::sync_folder(&path)
+        let Some(folder) = &self.folder else { return files::sync_folder(&path) };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(folder, ".", flags, Mode::empty());
+        let synced = opened.and_then(rustix::fs::fsync).map_err(io::Error::from);
+        synced.map_err(HoldError::io("sync", &path))
+    }
+
+    /// Writes these bytes, which are all of it, and keeps it.
+    ///
+    /// # Errors
+    /// As [`Draft::keep`].
+    pub(crate) fn keep_with(self, bytes: &[u8]) -> Result<(), HoldError> {
+        self.file()?.write_all(bytes).map_err(HoldError::io("write", &self.path))?;
+        self.keep()
+    }
+}
+
+/// Where a name is looked up: in the folder that was opened, else as the path says.
+fn located<'a>(folder: Option<&'a OwnedFd>, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
+    match (folder, path.file_name()) {
+        (Some(folder), Some(name)) => (folder.as_fd(), Path::new(name)),
+        _ => (CWD, path),
     }
 }
 
@@ -176,9 +297,7 @@ impl Draft {
 /// # Errors
 /// [`HoldError::Io`].
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), HoldError> {
-    let draft = Draft::new(path, true)?;
-    draft.file()?.write_all(bytes).map_err(HoldError::io("write", path))?;
-    draft.keep()
+    Draft::new(path, true)?.keep_with(bytes)
 }
 
 /// Whether the path is that of something that bytes go through: a device, a pipe, a socket.
@@ -201,7 +320,8 @@ pub(crate) fn tells_errors_at_once(file: impl AsFd) -> bool {
 impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(draft) = &self.draft {
-            let _ = fs::remove_file(draft);
+            let (at, name) = self.located(draft);
+            let _ = rustix::fs::unlinkat(at, name, AtFlags::empty());
         }
     }
 }
@@ -209,6 +329,8 @@ impl Drop for Draft {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[test]
@@ -255,7 +377,8 @@ mod tests {
     #[test]
     fn a_name_that_no_file_can_have_is_told_before_anything_is_written() {
         let folder = tempfile::tempdir().unwrap();
-        let wrong = ["new/".to_owned(), "n".repeat(256), "file/below".to_owned()];
+        let wrong =
+            ["new/".to_owned(), "new/.".to_owned(), "n".repeat(256), "file/below".to_owned()];
         fs::write(folder.path().join("file"), b"").unwrap();
         for name in wrong {
             for replace in [false, true] {
@@ -267,6 +390,46 @@ mod tests {
         assert!(matches!(draft.would_keep_as(&"n".repeat(256)), Err(HoldError::Io { .. })));
         drop(draft);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn below_a_folder_no_link_is_followed_and_the_folder_itself_may_be_one() {
+        use std::os::unix::fs::symlink;
+        let above = tempfile::tempdir().unwrap();
+        let at = |path: &str| above.path().join(path);
+        for path in ["elsewhere", "out/a"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        fs::write(at("elsewhere/file"), b"not ours").unwrap();
+        symlink("out", at("link")).unwrap();
+        symlink("../elsewhere", at("out/folder")).unwrap();
+        symlink("../elsewhere/file", at("out/file")).unwrap();
+        symlink("../elsewhere/new", at("out/new")).unwrap();
+        symlink("../../elsewhere", at("out/a/folder")).unwrap();
+        let top = Top::open(&at("link")).unwrap();
+        for name in ["folder/file", "folder/b/c", "file", "new", "a/folder/file", "a", "file/x"] {
+            let refused = Draft::below(&top, Path::new(name)).map(drop);
+            assert!(matches!(refused, Err(HoldError::NotA { .. })), "{name}: {refused:?}");
+        }
+        assert!(Draft::below(&top, Path::new("../elsewhere/file")).is_err());
+        // What is no link is written, and over a file of its own.
+        for bytes in [b"one", b"two"] {
+            for name in ["a/file", "b/c/file", "own"] {
+                Draft::below(&top, Path::new(name)).unwrap().keep_with(bytes).unwrap();
+                assert_eq!(fs::read(at("out").join(name)).unwrap(), bytes);
+            }
+        }
+        // One that comes when the draft is made leads nowhere: it is replaced.
+        let draft = Draft::below(&top, Path::new("b/late")).unwrap();
+        fs::rename(at("out/b"), at("out/moved")).unwrap();
+        symlink("../elsewhere", at("out/b")).unwrap();
+        symlink("../../elsewhere/file", at("out/moved/late")).unwrap();
+        draft.keep_with(b"three").unwrap();
+        assert_eq!(fs::read(at("out/moved/late")).unwrap(), b"three");
+        drop(Draft::below(&top, Path::new("dropped")).unwrap());
+        assert_eq!(fs::read(at("elsewhere/file")).unwrap(), b"not ours");
+        assert_eq!(fs::read_dir(at("elsewhere")).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(at("out")).unwrap().count(), 7, "no draft is left");
     }
 
     #[test]

@@ -275,6 +275,14 @@ pub(crate) enum HoldError {
         /// What was seen.
         why: String,
     },
+    /// What was asked about is not well, as the results that were printed say.
+    #[error("{why}")]
+    NotWell {
+        /// What is not.
+        why: String,
+        /// How the worst of it ends a run.
+        exit: Exit,
+    },
     /// The passphrase was not given, or not the same twice.
     #[error("{0}")]
     Passphrase(&'static str),
@@ -373,6 +381,7 @@ impl HoldError {
             Self::Door(source) => source.class().into(),
             Self::Overlay(source) => source.class().into(),
             Self::Demo { .. } => Exit::Failed,
+            Self::NotWell { exit, .. } => *exit,
             Self::Locked(_) => Exit::Busy,
             Self::Bench(bench::BenchError::Interrupted) => Exit::Interrupted,
             Self::Bench(source) => source.class().into(),
@@ -418,7 +427,9 @@ impl HoldError {
             Self::NothingFound => {
                 "are these the words, and is this the network? What is older than the logs is found by its address alone"
             }
-            Self::Call { .. } | Self::Walk(_) => "hold doctor --via HOST:PORT",
+            Self::Call { .. } | Self::Walk(_) | Self::NotWell { exit: Exit::Unavailable, .. } => {
+                "hold doctor --via HOST:PORT"
+            }
             Self::Page { .. } => "was it killed? hold peer run --dir D",
             Self::UsedPair(_) => "another --author-key: libri-1 would repeat key and nonce",
             Self::Locked(_) => {
@@ -662,6 +673,8 @@ fn io_exit(error: &io::Error) -> Exit {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => Exit::Invalid,
         // Text that is none: a list, words.
         io::ErrorKind::InvalidData => Exit::Invalid,
+        // Links that lead to each other.
+        _ if error.raw_os_error() == Some(libc::ELOOP) => Exit::Invalid,
         _ => Class::Bug.into(),
     }
 }
@@ -723,6 +736,12 @@ mod tests {
             assert_eq!(error.exit(), Exit::Busy, "{error}");
             assert_eq!(error.hint().as_deref(), Some(NO_SPACE), "{error}");
         }
+    }
+
+    #[test]
+    fn links_that_lead_to_each_other_are_wrong_input() {
+        let error = HoldError::io("read", "loop")(io::Error::from_raw_os_error(libc::ELOOP));
+        assert_eq!(error.exit(), Exit::Invalid);
     }
 
     #[test]

@@ -100,15 +100,25 @@ fn usage(error: &clap::Error) -> Exit {
         };
     }
     if json {
-        // Up to how it is used: which argument is told in lines of their own.
-        let text = error.render().to_string();
-        let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
-        let line = lines.collect::<Vec<_>>().join(" ");
-        Out::new(true, false).usage_error(line.strip_prefix("error: ").unwrap_or(&line));
+        Out::new(true, false).usage_error(&usage_line(error));
     } else {
         let _ = error.print();
     }
     Exit::Invalid
+}
+
+/// An error of the parser on one line.
+fn usage_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let mut lines = text.lines().map(str::trim);
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // All of it is the help.
+        let usage = lines.find_map(|line| line.strip_prefix("Usage: "));
+        return format!("a subcommand or an argument is missing: {}", usage.unwrap_or("hold help"));
+    }
+    // Up to how it is used: which argument is told in lines of their own.
+    let line = lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
 fn start(mut cli: Cli, out: Out) -> Result<Exit, Box<(Out, HoldError)>> {

@@ -16,7 +16,7 @@ use crypto::genesis::hides;
 use crate::environment;
 use crate::error::HoldError;
 use crate::exit::Exit;
-use crate::logging;
+use crate::{logging, platform};
 
 /// A path in a result. One that is no UTF-8 has replacement characters, in text and in JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -122,6 +122,17 @@ impl Out {
             Ok(()) => Ok(true),
             Err(source) if source.kind() == io::ErrorKind::BrokenPipe => Ok(false),
             Err(source) => Err(HoldError::Output(source)),
+        }
+    }
+
+    /// Whether what is [delivered](Out::deliver) has somewhere to go: asked before it is made.
+    ///
+    /// # Errors
+    /// Where standard output is closed.
+    pub(crate) fn can_deliver(&self) -> Result<(), HoldError> {
+        match self.diverted.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => platform::stdout_is_open().map_err(HoldError::Output),
         }
     }
 

@@ -10,8 +10,8 @@ use std::path::Path;
 use tokio::fs::File;
 
 use crate::client::blocking;
-use crate::draft;
 use crate::error::HoldError;
+use crate::{draft, platform};
 
 /// Bytes that a pipe is widened to: what a user who is not root may (`/proc/sys/fs/pipe-max-size`), and half a page.
 const PIPE_BYTES: usize = 1 << 20;
@@ -21,6 +21,7 @@ const PIPE_BYTES: usize = 1 << 20;
 /// # Errors
 /// Where the process has none.
 pub(crate) fn stdin() -> Result<File, HoldError> {
+    platform::stdin_is_open().map_err(HoldError::io("open", "standard input"))?;
     of(&std::io::stdin(), "standard input")
 }
 
@@ -29,6 +30,7 @@ pub(crate) fn stdin() -> Result<File, HoldError> {
 /// # Errors
 /// Where the process has none.
 pub(crate) fn stdout() -> Result<File, HoldError> {
+    platform::stdout_is_open().map_err(HoldError::io("open", "standard output"))?;
     of(&std::io::stdout(), "standard output")
 }
 

@@ -1,12 +1,14 @@
-//! What the standard library has no call for: the allocator's habits, processor time and the
-//! terminal with its echo.
+//! What the standard library has no call for: the allocator's habits, processor time, what was closed
+//! when the process began, and the terminal with its echo.
 #![allow(
     unsafe_code,
-    reason = "mallctl, prctl, getrusage, tcgetpgrp, tcgetattr and tcsetattr have no safe form among our crates"
+    reason = "mallctl, prctl, getrusage, fcntl of a number, tcgetpgrp, tcgetattr and tcsetattr have no safe form among our crates"
 )]
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[global_allocator]
@@ -130,6 +132,47 @@ fn processor_time() -> Duration {
             + Duration::from_micros(u64::try_from(part.tv_usec).unwrap_or_default())
     };
     time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// Whether standard input and output were closed when the process began.
+static CLOSED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+
+/// Before `main` the library's runtime opens `/dev/null` in place of what is closed, and then the two cannot be told apart: who begins
+/// a process with `/dev/null` opens it in the same way. So it is looked at before that, when the loader calls what is listed here.
+// SAFETY: the section is of functions of this form; this one calls nothing but fcntl, and touches nothing that is not there before `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look_for_closed;
+
+extern "C" fn look_for_closed() {
+    for (number, closed) in (0..).zip(&CLOSED) {
+        // SAFETY: it takes numbers alone.
+        let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+        closed.store(flags == -1, Ordering::Relaxed);
+    }
+}
+
+/// Whether there is a standard input: who reads of it where it is closed finds it empty.
+///
+/// # Errors
+/// What the system says of a file that is not open.
+pub(crate) fn stdin_is_open() -> io::Result<()> {
+    is_open(&CLOSED[0])
+}
+
+/// Whether there is a standard output: what is written where it is closed is lost without an error.
+///
+/// # Errors
+/// As [`stdin_is_open`].
+pub(crate) fn stdout_is_open() -> io::Result<()> {
+    is_open(&CLOSED[1])
+}
+
+fn is_open(closed: &AtomicBool) -> io::Result<()> {
+    match closed.load(Ordering::Relaxed) {
+        true => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        false => Ok(()),
+    }
 }
 
 /// The terminal that this process was begun at, whatever its standard input is now.

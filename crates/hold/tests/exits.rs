@@ -62,6 +62,58 @@ fn wrong_arguments_end_with_2_and_say_what_is_wrong() {
     run(&mut home.hold(["keys", "list"])).expect_error(2);
 }
 
+/// What wants a subcommand shows its help, and in JSON an error of one line.
+#[test]
+fn a_missing_subcommand_is_an_error_of_one_line_in_json() {
+    for verb in ["keys", "org", "object"] {
+        let outcome = run(&mut hold(["--json", verb])).expect(2);
+        let error: serde_json::Value = serde_json::from_str(outcome.stderr.trim()).unwrap();
+        assert_eq!((&error["exit"], &error["class"]), (&2.into(), &"invalid".into()), "{error}");
+        let text = error["error"].as_str().unwrap();
+        assert!(text.contains(&format!("hold {verb}")), "{text}");
+        assert!(text.len() < 200 && !text.contains('\n'), "{text}");
+    }
+}
+
+#[test]
+fn a_source_that_is_neither_file_nor_folder_nor_pipe_is_invalid() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = Home { dir: folder.path().join("home") };
+    let at = |name: &str| folder.path().join(name);
+    std::os::unix::fs::symlink("b", at("a")).unwrap();
+    std::os::unix::fs::symlink("a", at("b")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    for name in ["a", "socket"] {
+        run(home.hold(["put"]).arg(at(name))).expect_error(2);
+        run(home.hold(["put", "--pack"]).arg(at(name))).expect_error(2);
+    }
+}
+
+/// The runtime opens `/dev/null` in place of what is closed, where an address would be lost.
+#[test]
+fn that_standard_output_is_closed_is_told_before_anything_is_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = Home { dir: folder.path().join("home") };
+    let file = folder.path().join("file");
+    fs::write(&file, "bytes").unwrap();
+    let with = |redirected: &str, command: &Command| {
+        run(&mut begun_by("sh", &["-c", &format!("exec \"$0\" \"$@\" {redirected}")], command))
+    };
+    let mut put = home.hold(["put"]);
+    put.arg(&file);
+    let share = home.hold(["share", ADDRESS, "--to", KEY]);
+    for command in [&put, &share] {
+        let told = with(">&-", command).expect_error(1);
+        assert!(told.stderr.contains("cannot write the output"), "{}", told.stderr);
+    }
+    // Whoever begins it with an output that goes nowhere says so: it goes on, and there is no network file.
+    for nowhere in [">/dev/null", "<>/dev/null >&0"] {
+        with(nowhere, &put).expect_error(10);
+    }
+    let told = with("<&-", &home.hold(["put", "-"])).expect_error(1);
+    assert!(told.stderr.contains("standard input"), "{}", told.stderr);
+}
+
 /// A file of variables has lines such as `HOLD_VIA=`, and people write switches in more than one way.
 #[test]
 fn a_variable_set_to_nothing_is_not_set_and_a_switch_takes_yes_and_no() {
@@ -211,7 +263,7 @@ fn bad_addresses(home: &Home, other: &Home, via: &str, address: &str, back: &Pat
     let missing = back.with_file_name("no-folder").join("x");
     home.get(via, address, &missing).expect_error(10);
     // No file can have such a name: told before anything is fetched, and before it is asked who asks.
-    for name in ["new/", &"n".repeat(256)] {
+    for name in ["new/", "new/.", &"n".repeat(256)] {
         let mut get = home.hold(["get", address, "--via", via, "-o"]);
         get.arg(back.parent().unwrap().join(name));
         run(get.env("HOLD_PASSPHRASE", "wrong")).expect_error(2);

@@ -173,6 +173,27 @@ fn one_bad_file_keeps_no_other_of_a_folder_from_its_place() {
         let name = line["name"].as_str().unwrap();
         assert_same(&folder.join(name), &tree.join(name));
     }
+    // No link is followed that is in the folder; the folder itself may be one.
+    let (elsewhere, linked) = (tree.join("elsewhere"), network.folder.path().join("linked"));
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("theirs"), "theirs").unwrap();
+    let below = tree.join("below");
+    fs::create_dir(&below).unwrap();
+    std::os::unix::fs::symlink(&below, &linked).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, below.join("out")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.join("theirs"), below.join("theirs")).unwrap();
+    let mut out = lines[..3].to_vec();
+    out[0]["name"] = "out/f00".into();
+    out[1]["name"] = "theirs".into();
+    out[2]["name"] = "in/f02".into();
+    let list_of_links: String = out.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(&list, list_of_links).unwrap();
+    let mut get = home.hold(["get", "--via", &via, "--list"]);
+    let got = run(get.arg(&list).arg("-o").arg(&linked)).expect(3);
+    assert!(got.stderr.contains("1 of 3 files are here; 2 failed"), "{}", got.stderr);
+    assert_same(&folder.join("f02"), &below.join("in/f02"));
+    assert_eq!(fs::read_to_string(elsewhere.join("theirs")).unwrap(), "theirs");
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
     // Of nothing but failures the first is the run's.
     fs::write(&list, format!("{}\n", mine[3])).unwrap();
     let mut get = home.hold(["get", "--via", &via, "--list"]);

@@ -103,8 +103,9 @@ fn four_of_nine_peers_are_killed_and_every_byte_comes_back() {
     story.kill(&[all[0][4].clone()].into());
     let refused = story.home.get(&story.via, &address, &folder.join("none")).expect_error(15);
     assert!(!folder.join("none").exists() && refused.text().is_empty());
-    let away = run(&mut story.home.hold(["check", &address, "--json", "--via", &story.via])).json();
-    assert_ne!(away["state"], "full", "{away}");
+    let away = run(&mut story.home.hold(["check", &address, "--json", "--via", &story.via]));
+    assert!(away.stderr.contains("\"error\":"), "why it ended is told: {away:?}");
+    assert_ne!(away.json()["state"], "full", "{away:?}");
 
     story.start_all();
     story.home.get(&story.via, &address, &back).expect(0);

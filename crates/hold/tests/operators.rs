@@ -189,6 +189,8 @@ fn doctor_tells_a_client_that_its_key_is_revoked() {
     let (home, via) = (network.home("home", 0), network.via());
     let looked = || {
         let outcome = run(&mut home.hold(["doctor", "--json", "--via", &via]));
+        let told = outcome.stderr.contains("checks failed");
+        assert_eq!(told, outcome.code == Some(1), "{}", outcome.stderr);
         let checks = outcome.json()["checks"].as_array().unwrap().clone();
         let pass = checks.into_iter().find(|check| check["check"] == "pass").unwrap();
         (outcome.code, pass)
@@ -217,6 +219,7 @@ fn doctor_tells_a_client_that_its_key_is_revoked() {
     };
     assert_eq!((code, &told["verdict"]), (Some(1), &"fail".into()), "{told}");
     assert!(told["text"].as_str().unwrap().contains("revoked this key"), "{told}");
+    assert!(!told["hint"].as_str().unwrap().contains("peer init"), "a client is told: {told}");
     // All were asked, and denied it: trying again is no use.
     let file = network.folder.path().join("file");
     fs::write(&file, "some text").unwrap();

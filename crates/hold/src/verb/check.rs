@@ -212,6 +212,7 @@ impl Check {
             (addresses, exit) = own(session, &author).await?;
         }
         let bar = Counting::new(&session.out, "check", "holders are asked");
+        let (all, mut away, mut only) = (addresses.len(), 0u64, None);
         for address in addresses {
             let (result, ended) = match author.check(address, percent).await {
                 Ok(checked) => (CheckResult::new(&checked), exit_of(&checked)),
@@ -219,16 +220,29 @@ impl Check {
                 Err(error @ AuthorError::ThinSurvey) => return Err(error.into()),
                 Err(error) => {
                     let result = CheckResult::unreadable(&address, &error);
-                    (result, HoldError::from(error).exit())
+                    let error = HoldError::from(error);
+                    let exit = error.exit();
+                    only = Some(error);
+                    (result, exit)
                 }
             };
             bar.aside(|| session.out.result(&result))?;
             bar.one();
+            away += u64::from(!matches!(ended, Exit::Done | Exit::Partly));
             if severity(ended) > severity(exit) {
                 exit = ended;
             }
         }
-        Ok(exit)
+        drop(bar);
+        match (away, only) {
+            (0, _) => Ok(exit),
+            // The only one's failure is the run's, and told as such.
+            (_, Some(error)) if all == 1 => Err(error),
+            _ => {
+                let why = format!("{away} of {all} contents cannot be had now");
+                Err(HoldError::NotWell { why, exit })
+            }
+        }
     }
 }
 

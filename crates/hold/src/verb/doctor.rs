@@ -26,6 +26,9 @@ use crate::{client, connect, environment, network_file, peerdir};
 const CLOCK_WARN_S: u64 = crypto::certificate::CLOCK_SKEW_S / 4;
 /// What mends a clock.
 const SET_CLOCK: &str = "set the clock, say by NTP";
+/// What helps a client whose organisation revoked its key.
+const REVOKED: &str = "its operator, where that was a mistake: hold org revoke --undo, and hold peer set --revocations; else a \
+                       keyring of its own in another home, and a pass for that: hold keys init --network NET";
 /// How long a librarian that was refused is waited for once more.
 const ASKED_AGAIN_FOR: Duration = Duration::from_secs(10);
 
@@ -117,9 +120,16 @@ pub(crate) async fn run(session: &Session) -> Result<Exit, HoldError> {
         }
         Err(error) => checks.push(Check::failed("network", &error)),
     }
-    let ok = checks.iter().all(|check| check.verdict != Verdict::Fail);
+    let failed = checks.iter().filter(|check| check.verdict == Verdict::Fail).count();
+    let (ok, all) = (failed == 0, checks.len());
     session.out.result(&Report { ok, version: env!("CARGO_PKG_VERSION"), checks })?;
-    Ok(if ok { Exit::Done } else { Exit::Failed })
+    match ok {
+        true => Ok(Exit::Done),
+        false => {
+            let why = format!("{failed} of {all} checks failed");
+            Err(HoldError::NotWell { why, exit: Exit::Failed })
+        }
+    }
 }
 
 fn home(home: &Path) -> Check {
@@ -177,7 +187,7 @@ fn pass(config: &Config, directory: &Directory, key: ClientKey) -> Check {
         // The librarians told whom their organisations disown.
         Ok(Some((_, pass))) if directory.is_revoked(&pass.organisation, key.key()) => {
             let revoked = crypto::CertificateError::Revoked(pass.organisation);
-            Check::failed("pass", &revoked.into())
+            Check::failed("pass", &revoked.into()).hint(REVOKED)
         }
         Ok(Some((_, pass))) => {
             let name = network_file::name_of(roster, &pass.organisation);

@@ -100,7 +100,34 @@ impl ForgetVerb {
         session.out.note(
             "whoever read it, or has the seed and a copy of its records, can still read what they have",
         );
-        let whole = ended.unreached.is_empty() && ended.kept == 0 && ended.open == 0;
-        Ok(if whole { Exit::Done } else { Exit::Partly })
+        let Some(lacks) = lacks(&ended) else { return Ok(Exit::Done) };
+        session.out.warn(format_args!("not all of it ended: {lacks}"));
+        Ok(Exit::Partly)
+    }
+}
+
+/// What did not end, where something did not.
+fn lacks(ended: &Ended) -> Option<String> {
+    let all = [
+        (ended.unreached.len() as u64, "peers did not answer"),
+        (ended.kept, "records or stripes are kept for others, or were stored without a lease"),
+        (ended.open, "records or stripes have no holder that heard it"),
+    ];
+    let some = all.into_iter().filter(|(count, _)| *count > 0);
+    let some: Vec<String> = some.map(|(count, what)| format!("{count} {what}")).collect();
+    (!some.is_empty()).then(|| some.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_end_is_told() {
+        assert_eq!(lacks(&Ended::default()), None);
+        let ended = Ended { kept: 2, open: 3, ..Ended::default() };
+        let told = "2 records or stripes are kept for others, or were stored without a lease, \
+                    3 records or stripes have no holder that heard it";
+        assert_eq!(lacks(&ended).as_deref(), Some(told));
     }
 }

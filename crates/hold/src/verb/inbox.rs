@@ -3,7 +3,8 @@
 mod feed;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use author::{InboxEvent, Received};
 use clap::Args;
@@ -76,12 +77,23 @@ impl Feed {
     async fn open(cursor: Option<PathBuf>, output: Option<PathBuf>) -> Result<Self, HoldError> {
         // A named pipe waits for its reader.
         client::blocking(move || {
+            if let (Some(cursor), Some(output)) = (&cursor, &output)
+                && is_same(cursor, output)
+            {
+                return Err(both(cursor));
+            }
             let position = cursor.as_deref().map(Position::open).transpose()?;
             let lines = match output.filter(|path| !pipes::is_stdout(path)) {
                 Some(path) => Some(Lines::open(&path)?),
                 None if position.is_some() => Some(Lines::stdout()?),
                 None => None,
             };
+            // Standard output, or a link that led nowhere.
+            if let (Some(cursor), Some(lines)) = (&cursor, &lines)
+                && lines.is_at(cursor)
+            {
+                return Err(both(cursor));
+            }
             Ok(Self { position, lines })
         })
         .await
@@ -127,6 +139,25 @@ impl Feed {
     }
 }
 
+/// The one that remembers is replaced as a whole after each line, and would take the lines with it.
+fn both(path: &Path) -> HoldError {
+    let text = format!("the lines go to {} too: name another file", path.display());
+    HoldError::argument("--cursor-file", text)
+}
+
+/// Whether two paths are of one file, or would be.
+fn is_same(one: &Path, other: &Path) -> bool {
+    if let (Ok(one), Ok(other)) = (std::fs::metadata(one), std::fs::metadata(other)) {
+        return (one.dev(), one.ino()) == (other.dev(), other.ino());
+    }
+    let place = |path: &Path| {
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        let above = above.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(above.join(path.file_name()?))
+    };
+    place(one).is_some_and(|one| place(other) == Some(one))
+}
+
 impl Inbox {
     /// Runs it: one line each; without `--follow` it ends when all that was logged is told.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
@@ -167,6 +198,29 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_file_that_remembers_is_not_the_one_that_lines_go_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let refused = async |cursor: &str, output: &str| {
+            let opened = Feed::open(Some(at(cursor)), Some(at(output))).await;
+            matches!(opened.map(drop), Err(HoldError::Argument { name: "--cursor-file", .. }))
+        };
+        assert!(refused("feed", "feed").await && refused("feed", "./feed").await);
+        assert!(!at("feed").exists(), "nothing is made");
+        std::os::unix::fs::symlink("late", at("nowhere")).expect("a link");
+        assert!(refused("late", "nowhere").await);
+        std::fs::remove_file(at("late")).expect("what was made by the link");
+        assert!(!refused("cursor", "lines").await);
+        std::fs::write(at("cursor"), r#"{"version":1,"cursors":[],"told":[]}"#).expect("a cursor");
+        std::os::unix::fs::symlink("cursor", at("link")).expect("a link");
+        std::fs::hard_link(at("cursor"), at("second")).expect("a second name");
+        for other in ["cursor", "link", "second"] {
+            assert!(refused("cursor", other).await && refused(other, "cursor").await, "{other}");
+        }
+        assert!(!refused("cursor", "lines").await);
+    }
 
     #[test]
     fn what_one_librarian_alone_says_is_told_as_unproven() {

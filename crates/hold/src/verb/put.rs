@@ -5,6 +5,7 @@ mod below;
 mod packed;
 
 use std::fmt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -178,18 +179,23 @@ impl Put {
     /// begun then.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let readers = address::readers(&self.to)?;
+        session.out.can_deliver()?;
         if self.source.as_os_str() == "-" {
             if self.pack {
                 return Err(HoldError::argument("--pack", "a folder is packed, not a pipe"));
             }
+            let stdin = pipes::stdin()?;
             let author = connect::author(session).await?;
             let options = self.options(&author, readers, self.name.clone(), None);
-            let stdin = pipes::stdin()?;
             let put = |progress| author.put(stdin, options, progress);
             return one(session, put).await;
         }
         // Looked at before the passphrase is asked for.
         let about = std::fs::metadata(&self.source).map_err(HoldError::io("read", &self.source))?;
+        if about.file_type().is_socket() {
+            let (what, path) = ("a file, a folder or a pipe", self.source.clone());
+            return Err(HoldError::NotA { what, path });
+        }
         if self.pack {
             return self.packed(session, readers).await;
         }

@@ -124,7 +124,7 @@ impl Renew {
                 session.out.warn(UNNOTED);
             }
             session.out.result(&RenewResult::new(&address, renewed))?;
-            return Ok(exit);
+            return ended(exit, "the content was not renewed");
         }
         let (paid, damaged) = author.paid_notes().await?;
         if damaged > 0 {
@@ -151,7 +151,15 @@ impl Renew {
         if damaged > 0 {
             exits.push(Exit::Partly);
         }
-        Ok(Exit::of_all(&exits))
+        ended(Exit::of_all(&exits), "none of the contents was renewed")
+    }
+}
+
+/// How the run ends when its results are printed; `why` is what to say where nothing was renewed.
+fn ended(exit: Exit, why: &str) -> Result<Exit, HoldError> {
+    match exit {
+        Exit::Done | Exit::Partly => Ok(exit),
+        exit => Err(HoldError::NotWell { why: why.to_owned(), exit }),
     }
 }
 
@@ -184,6 +192,10 @@ mod tests {
         assert_eq!(exit_of(&Ok(Renewed { refused, ..Renewed::default() })), Exit::Denied);
         let one = Renewed { taken: 1, untaken: 1, ..Renewed::default() };
         assert_eq!(exit_of(&Ok(one)), Exit::Partly);
+        // And it has an error of its own.
+        assert_eq!(ended(Exit::Partly, "nothing").ok(), Some(Exit::Partly));
+        let told = ended(Exit::Denied, "nothing").map_err(|error| error.exit());
+        assert_eq!(told, Err(Exit::Denied));
     }
 
     #[test]

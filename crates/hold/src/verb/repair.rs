@@ -124,7 +124,15 @@ impl RepairVerb {
             };
             session.out.result(&result)?;
         }
-        session.out.note("`hold check` tells when nothing lacks any more");
-        Ok(Exit::of_all(&exits))
+        match Exit::of_all(&exits) {
+            exit @ (Exit::Done | Exit::Partly) => {
+                session.out.note("`hold check` tells when nothing lacks any more");
+                Ok(exit)
+            }
+            exit => {
+                let why = "no peer looks at what lacks".to_owned();
+                Err(HoldError::NotWell { why, exit })
+            }
+        }
     }
 }

@@ -73,6 +73,7 @@ impl Share {
     /// Runs it: one line a reader; 3 where some have an address and others not, or copies lack; 1 where a line could not be printed.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let content = address::parse(&self.address)?;
+        session.out.can_deliver()?;
         let readers = self.readers().await?;
         let seconds = self.span.map(|Span(seconds)| seconds);
         let author = connect::author(session).await?;

@@ -1,9 +1,10 @@
 //! Many contents out of the network at once, into a folder: what `hold put DIR` put, given back.
 //!
 //! The list is what `hold put DIR --json` printed, an object a line. A list may come from somebody
-//! else, so a name in it stays below the folder: no absolute name, no `..`. Some files are fetched at
-//! once, since a small one waits for its calls one after the other; they are told in the order of the
-//! list. One that fails is warned of and keeps no other from being fetched. Those that were told are whole and durable.
+//! else, so a name in it stays below the folder: no absolute name, no `..`, and no link that is below the
+//! folder is followed. Some files are fetched at once, since a small one waits for its calls one after the
+//! other; they are told in the order of the list. One that fails is warned of and keeps no other from being
+//! fetched. Those that were told are whole and durable.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
@@ -17,7 +18,7 @@ use serde::Deserialize;
 
 use super::GetResult;
 use crate::cli::Session;
-use crate::draft::Draft;
+use crate::draft::{Draft, Top};
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::out::PathText;
@@ -57,7 +58,7 @@ impl Item {
         if name.as_os_str().is_empty() || !name.components().all(inside) {
             return Err(wrong(format!("{name:?} does not stay below the folder")));
         }
-        Ok(Self { address, name })
+        Ok(Self { address, name: name.components().collect() })
     }
 }
 
@@ -98,11 +99,11 @@ pub(super) async fn run(
     folder: &Path,
     sync: bool,
 ) -> Result<Exit, HoldError> {
-    std::fs::create_dir_all(folder).map_err(HoldError::io("make", folder))?;
+    let top = Top::open(folder)?;
     let author = connect::author(session).await?;
-    let (author, out) = (&author, &session.out);
+    let (author, out, top) = (&author, &session.out, &top);
     let named = items.into_iter().map(|item| (item.name.display().to_string(), item));
-    let one = |_, item, bar| one(author, item, folder, sync, bar);
+    let one = |_, item, bar| one(author, item, top, folder, sync, bar);
     let told = |got: GetResult, _| out.result(&got).map(|()| Exit::Done);
     let doing = Doing { verb: "get", done: "here" };
     let exits = several::files(out, doing, named.collect(), one, told).await?;
@@ -112,14 +113,13 @@ pub(super) async fn run(
 async fn one(
     author: &Author,
     item: Item,
+    top: &Top,
     folder: &Path,
     sync: bool,
     bar: Arc<Bar>,
 ) -> Result<GetResult, HoldError> {
     let (started, path) = (Instant::now(), folder.join(&item.name));
-    let below = path.parent().unwrap_or(folder);
-    std::fs::create_dir_all(below).map_err(HoldError::io("make", below))?;
-    let draft = Draft::new(&path, true)?.synced(sync);
+    let draft = Draft::below(top, &item.name)?.synced(sync);
     let mut sink = draft.sink(author.env())?;
     let report = author.get(item.address, &mut sink, None, bar).await?;
     let (bytes, degraded) = (report.bytes, report.degraded);

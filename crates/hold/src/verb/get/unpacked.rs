@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use author::{Author, AuthorError, GetReport};
 use crypto::RecordId;
@@ -66,7 +66,7 @@ pub(super) struct Folder {
 }
 
 /// Folders of a tar, with their modes and times.
-type Folders = Vec<(PathBuf, u32, u64)>;
+type Folders = Vec<(PathBuf, u32, Option<SystemTime>)>;
 
 impl Folder {
     /// Makes it beside its final name, which must be free, or an empty folder's.
@@ -81,6 +81,8 @@ impl Folder {
                 format!("{path:?} cannot be replaced by what is unpacked: name another folder");
             return Err(HoldError::argument(FLAG, text));
         }
+        // Without what may stand behind the name: nothing is given the name `new/.`, and `link/` is what the link leads to.
+        let path: &Path = &path.components().collect::<PathBuf>();
         // A temporary folder would get its name all the same, and lose it at the end.
         files::is_there(path).map_err(HoldError::io("make", path))?;
         let is_empty = |mut items: std::fs::ReadDir| items.next().is_none();
@@ -228,7 +230,8 @@ fn unpack(from: impl Read, folder: &Path, most: u32) -> Result<Folders, HoldErro
             return Err(HoldError::argument(FLAG, format!("over {ITEMS_MAX} files")));
         }
         let name = entry.path().map_err(wrong)?.into_owned();
-        if is_sparse(&mut entry).map_err(wrong)? {
+        let extensions = Extensions::of(&mut entry).map_err(wrong)?;
+        if extensions.is_sparse {
             let text = format!("{name:?} is a file with holes: make the tar without them");
             return Err(HoldError::argument(FLAG, text));
         }
@@ -236,7 +239,11 @@ fn unpack(from: impl Read, folder: &Path, most: u32) -> Result<Folders, HoldErro
         let path: PathBuf = folder.join(inside(&name)?).components().collect();
         let failed = || HoldError::io("write", &path);
         let mode = entry.header().mode().map_err(wrong)? & MODE;
-        let mtime = entry.header().mtime().map_err(wrong)?;
+        let mtime = match extensions.mtime {
+            Some(mtime) => Some(mtime),
+            // The bits of a signed number, where it is before 1970.
+            None => time(entry.header().mtime().map_err(wrong)?.cast_signed(), 0),
+        };
         match entry.header().entry_type() {
             tar::EntryType::Directory => {
                 std::fs::create_dir_all(&path).map_err(failed())?;
@@ -280,15 +287,52 @@ fn unpack(from: impl Read, folder: &Path, most: u32) -> Result<Folders, HoldErro
     Ok(folders)
 }
 
-/// Whether an entry is a file with holes as pax has them: its bytes are a map and what lies between the holes.
-fn is_sparse(entry: &mut tar::Entry<'_, impl Read>) -> io::Result<bool> {
-    let Some(extensions) = entry.pax_extensions()? else { return Ok(false) };
-    for extension in extensions {
-        if extension?.key_bytes().starts_with(b"GNU.sparse.") {
-            return Ok(true);
+/// What pax says of an entry that its header does not.
+#[derive(Default)]
+struct Extensions {
+    /// A file with holes: its bytes are a map and what lies between the holes.
+    is_sparse: bool,
+    /// More precise, and of times for which the header has no room.
+    mtime: Option<SystemTime>,
+}
+
+impl Extensions {
+    fn of(entry: &mut tar::Entry<'_, impl Read>) -> io::Result<Self> {
+        let mut this = Self::default();
+        for extension in entry.pax_extensions()?.into_iter().flatten() {
+            let extension = extension?;
+            this.is_sparse |= extension.key_bytes().starts_with(b"GNU.sparse.");
+            if extension.key_bytes() == b"mtime" {
+                this.mtime = extension.value().ok().and_then(pax_time);
+            }
         }
+        Ok(this)
     }
-    Ok(false)
+}
+
+/// A time as pax writes it: seconds since 1970, with a sign and a fraction where there are any.
+fn pax_time(text: &str) -> Option<SystemTime> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if !fraction.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let nanos: u32 = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
+    let seconds: i64 = whole.parse().ok()?;
+    match whole.starts_with('-') && nanos > 0 {
+        // -1.5 is half a second behind -2.
+        true => time(seconds.checked_sub(1)?, 1_000_000_000 - nanos),
+        false => time(seconds, nanos),
+    }
+}
+
+/// So many seconds and nanoseconds since 1970, where the system knows such a time.
+fn time(seconds: i64, nanos: u32) -> Option<SystemTime> {
+    let apart = Duration::from_secs(seconds.unsigned_abs());
+    let whole = match seconds < 0 {
+        true => UNIX_EPOCH.checked_sub(apart)?,
+        false => UNIX_EPOCH.checked_add(apart)?,
+    };
+    whole.checked_add(Duration::from_nanos(nanos.into()))
 }
 
 /// A name that stays below the folder.
@@ -317,8 +361,8 @@ fn copy(
     }
 }
 
-fn set(file: &File, mode: u32, mtime: u64) -> io::Result<()> {
-    if let Some(time) = UNIX_EPOCH.checked_add(Duration::from_secs(mtime)) {
+fn set(file: &File, mode: u32, mtime: Option<SystemTime>) -> io::Result<()> {
+    if let Some(time) = mtime {
         file.set_modified(time)?;
     }
     file.set_permissions(Permissions::from_mode(mode))
@@ -430,10 +474,59 @@ mod tests {
         let refused = Folder::new(&above.path().join("n".repeat(256)));
         assert!(matches!(refused, Err(HoldError::Io { .. })));
         // A folder's name may end so.
-        let folder = Folder::new(&above.path().join("new/")).unwrap();
-        folder.keep(Folders::new(), false).unwrap();
-        assert!(above.path().join("new").is_dir());
-        assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 1, "no draft is left");
+        for name in ["new/", "new/.", "new/./"] {
+            let folder = Folder::new(&above.path().join(name)).unwrap();
+            folder.keep(Folders::new(), false).unwrap();
+            assert!(above.path().join("new").is_dir());
+            assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 1, "no draft is left");
+            std::fs::remove_dir(above.path().join("new")).unwrap();
+        }
+        std::fs::create_dir(above.path().join("empty")).unwrap();
+        std::os::unix::fs::symlink("empty", above.path().join("link")).unwrap();
+        for name in ["link", "link/", "link/."] {
+            let refused = Folder::new(&above.path().join(name)).map(drop);
+            assert!(matches!(refused, Err(HoldError::Exists(_))), "{name}: {refused:?}");
+        }
+    }
+
+    #[test]
+    fn times_before_1970_and_fractions_of_a_second_come_out_as_they_were() {
+        let before = |ms: u64| UNIX_EPOCH - Duration::from_millis(ms);
+        let nanos = |nanos: u64| UNIX_EPOCH + Duration::from_nanos(nanos);
+        for (text, time) in [
+            ("0", Some(UNIX_EPOCH)),
+            ("-1.5", Some(before(1_500))),
+            ("-0.25", Some(before(250))),
+            ("-86400", Some(before(86_400_000))),
+            ("7.0000000019", Some(nanos(7_000_000_001))),
+            ("1.", Some(nanos(1_000_000_000))),
+            ("", None),
+            (".5", None),
+            ("1.-5", None),
+            ("1.5.5", None),
+            ("soon", None),
+            ("99999999999999999999", None),
+            ("-9223372036854775808.1", None),
+        ] {
+            assert_eq!(pax_time(text), time, "{text}");
+        }
+        let above = tempfile::tempdir().unwrap();
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(0o644);
+        header.set_size(0);
+        header.set_mtime(0);
+        tar.append_pax_extensions([("mtime", &b"-1.5"[..])]).unwrap();
+        tar.append_data(&mut header, "pax", io::empty()).unwrap();
+        // As programs write it that take it for a number without a sign.
+        header.set_mtime((-86_400_i64).cast_unsigned());
+        tar.append_data(&mut header, "number", io::empty()).unwrap();
+        let out = above.path().join("out");
+        unpacked(&tar.into_inner().unwrap(), &out).unwrap();
+        for (name, time) in [("pax", before(1_500)), ("number", before(86_400_000))] {
+            let about = std::fs::metadata(out.join(name)).unwrap();
+            assert_eq!(about.modified().unwrap(), time, "{name}");
+        }
     }
 
     #[test]

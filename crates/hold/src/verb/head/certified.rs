@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::Of;
 use crate::cli::Session;
 use crate::client::blocking;
-use crate::draft;
+use crate::draft::{self, Draft};
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::out::one_line;
@@ -43,7 +43,26 @@ pub(super) struct Kept {
     pub(super) proof: Option<PathBuf>,
 }
 
+/// The file of a proof, made before anything is asked for.
+struct ProofFile(Option<Draft>);
+
+impl ProofFile {
+    async fn keep(self, proof: &Bytes) -> Result<(), HoldError> {
+        let Some(draft) = self.0 else { return Ok(()) };
+        let proof = proof.clone();
+        // It is synced.
+        blocking(move || draft.keep_with(&proof)).await
+    }
+}
+
 impl Kept {
+    /// Begins it: what the committee does is done for good, and that its word cannot be written is told before.
+    async fn begin(&self) -> Result<ProofFile, HoldError> {
+        let Some(path) = self.proof.clone() else { return Ok(ProofFile(None)) };
+        // A named pipe waits for its reader.
+        blocking(move || Ok(ProofFile(Some(Draft::new(&path, true)?)))).await
+    }
+
     async fn keep(&self, proof: &Bytes) -> Result<(), HoldError> {
         let Some(path) = self.proof.clone() else { return Ok(()) };
         let proof = proof.clone();
@@ -212,6 +231,7 @@ pub(super) async fn update(
             return Err(HoldError::argument("--expected", what));
         }
     };
+    let proof = kept.begin().await?;
     let (objects, heads) = committee_verb::heads(session, group).await?;
     let object = updated(&of, &objects, &to).await?;
     // The depth is its writer's word, of which the holders' receipts say nothing. Whether they keep the version the committee judges.
@@ -219,7 +239,7 @@ pub(super) async fn update(
         return Err(error.into());
     }
     let decided = heads.set(&object, &of.branch, expected, &to).await?;
-    told(session, &decided, Some(to), &kept).await
+    told(session, &decided, Some(to), proof).await
 }
 
 /// Tells the committee of an object's policy.
@@ -229,28 +249,34 @@ pub(super) async fn policy(
     group: GroupKey,
     kept: Kept,
 ) -> Result<Exit, HoldError> {
+    let proof = kept.begin().await?;
     let (objects, heads) = committee_verb::heads(session, group).await?;
     let object = of.which.open(&objects).await?;
     let decided = heads.make_known(&object).await?;
-    told(session, &decided, None, &kept).await
+    told(session, &decided, None, proof).await
 }
 
-/// Prints what was decided; a refusal is proven too.
+/// Prints what was decided, also where its proof could not be written; a refusal is proven too.
 async fn told(
     session: &Session,
     decided: &Decided,
     version: Option<VersionId>,
-    kept: &Kept,
+    proof: ProofFile,
 ) -> Result<Exit, HoldError> {
-    kept.keep(&decided.proof).await?;
-    let since = decided.accepted().map_err(CertifiedError::from)?;
-    session.out.result(&DecidedText {
-        version: version.map(|version| version.to_string()),
-        since,
-        height: decided.height,
-        time_ms: decided.time_ms,
-    })?;
-    Ok(Exit::Done)
+    let written = proof.keep(&decided.proof).await;
+    match decided.accepted().map_err(CertifiedError::from) {
+        Ok(since) => session.out.result(&DecidedText {
+            version: version.map(|version| version.to_string()),
+            since,
+            height: decided.height,
+            time_ms: decided.time_ms,
+        })?,
+        Err(refused) => {
+            written?;
+            return Err(refused.into());
+        }
+    }
+    written.map(|()| Exit::Done)
 }
 
 /// Watches until it is stopped. Members that do not answer for a while are no end of it.
@@ -324,6 +350,21 @@ pub(crate) const fn committee_hint(error: &CommitteeError) -> Option<&'static st
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[tokio::test]
+    async fn that_a_proof_cannot_be_written_is_told_before_anything_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = |name: &str| Kept { proof: Some(folder.path().join(name)) };
+        assert!(kept("none/proof").begin().await.is_err());
+        assert!(kept("new/.").begin().await.is_err());
+        // Where the committee is not heard nothing is left.
+        drop(kept("proof").begin().await.unwrap());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let proof = kept("proof").begin().await.unwrap();
+        proof.keep(&Bytes::from_static(b"its word")).await.unwrap();
+        assert_eq!(std::fs::read(folder.path().join("proof")).unwrap(), b"its word");
+        Kept { proof: None }.begin().await.unwrap().keep(&Bytes::new()).await.unwrap();
+    }
 
     #[test]
     fn what_is_expected_is_a_head_a_version_at_a_height_or_none() {

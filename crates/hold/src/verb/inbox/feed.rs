@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crypto::{ReaderKey, RecordId};
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::HoldError;
 use crate::files::{self, Access};
+use crate::platform;
 
 /// The version of the cursor file this program writes, and the only one it reads.
 const VERSION: u32 = 1;
@@ -162,8 +163,16 @@ impl Lines {
     /// Standard output, for a run that remembers: there a reader that goes away must be an error.
     pub(super) fn stdout() -> Result<Self, HoldError> {
         let path = PathBuf::from("standard output");
+        platform::stdout_is_open().map_err(HoldError::io("write", &path))?;
         let file = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
         Ok(Self { file: file.map_err(HoldError::io("write", &path))?, path })
+    }
+
+    /// Whether this path is of the same file.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        let (ours, theirs) = (self.file.metadata(), std::fs::metadata(path));
+        matches!((ours, theirs), (Ok(ours), Ok(theirs))
+            if (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()))
     }
 
     /// Writes one line; in a file it is durable when this returns.

@@ -66,9 +66,9 @@ impl PolicyArgs {
 }
 
 /// `hold object policy`: what the owner says.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct PolicyText {
-    /// Its number: peers take no lower one.
+    /// Its number: peers take no lower one; 0 where its owner said nothing, so that it is sealed and for the owner alone.
     version: u64,
     /// Whether peers see values.
     open: bool,
@@ -108,7 +108,10 @@ impl From<&Policy> for PolicyText {
 impl fmt::Display for PolicyText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.open { "open: peers see its values" } else { "sealed" };
-        write!(f, "policy   {}\nkind     {kind}", self.version)?;
+        match self.version {
+            0 => write!(f, "policy   none: its owner said nothing\nkind     {kind}")?,
+            version => write!(f, "policy   {version}\nkind     {kind}")?,
+        }
         if self.public {
             write!(f, "\nreader   anybody")?;
         }
@@ -150,12 +153,8 @@ impl PolicyVerb {
             session.out.result(&PolicyText::from(&policy))?;
             return Ok(Exit::Done);
         }
-        match object.policy().await? {
-            Some(policy) => session.out.result(&PolicyText::from(&policy))?,
-            None => {
-                session.out.note("its owner said nothing: sealed, for the owner alone");
-            }
-        }
+        let policy = object.policy().await?;
+        session.out.result(&policy.as_ref().map(PolicyText::from).unwrap_or_default())?;
         Ok(Exit::Done)
     }
 }
@@ -163,6 +162,14 @@ impl PolicyVerb {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_object_whose_owner_said_nothing_has_an_answer_too() {
+        let none = PolicyText::default();
+        assert_eq!(none.to_string(), "policy   none: its owner said nothing\nkind     sealed");
+        let json = serde_json::to_string(&none).unwrap_or_default();
+        assert!(json.starts_with(r#"{"version":0,"open":false,"public":false,"#), "{json}");
+    }
 
     #[test]
     fn copies_are_two_numbers_that_fit() {

@@ -9,6 +9,7 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -139,6 +140,13 @@ fn header(about: &Metadata, kind: tar::EntryType, size: u64) -> tar::Header {
     header.set_gid(0);
     header.set_entry_type(kind);
     header.set_size(size);
+    if about.mtime() < 0
+        && let Some(gnu) = header.as_gnu_mut()
+    {
+        // Before 1970: a signed number over the whole field, as GNU tar writes and reads it.
+        gnu.mtime = [0xFF; 12];
+        gnu.mtime[4..].copy_from_slice(&about.mtime().to_be_bytes());
+    }
     header
 }
 
@@ -216,6 +224,26 @@ mod tests {
         assert!(write(folder.path(), &items, &mut Vec::new()).is_err());
         let items = [Item { path: sub, is_folder: true }];
         assert!(write(folder.path(), &items, &mut Vec::new()).is_err());
+    }
+
+    /// A signed number of 12 bytes, which GNU tar, bsdtar and Python read.
+    #[test]
+    fn a_time_before_1970_is_a_signed_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old");
+        let file = File::create(&path).unwrap();
+        let before = std::time::Duration::from_millis(86_400_500);
+        file.set_modified(std::time::UNIX_EPOCH - before).unwrap();
+        let items = [Item { path, is_folder: false }];
+        let mut tar = Vec::new();
+        write(folder.path(), &items, &mut tar).unwrap();
+        // Behind the folder's header; the field has its place in all formats.
+        let mut seconds = [0xFF; 12];
+        seconds[4..].copy_from_slice(&(-86_401_i64).to_be_bytes());
+        assert_eq!(tar[512 + 136..][..12], seconds);
+        let mut tar = tar::Archive::new(tar.as_slice());
+        let old = tar.entries().unwrap().nth(1).unwrap().unwrap();
+        assert_eq!(old.header().mtime().unwrap().cast_signed(), -86_401);
     }
 
     #[test]

@@ -224,9 +224,7 @@ impl Town {
     fn others(&self, rogue: usize) -> Vec<Endpoint> {
         let members = self.world.community.members.iter().enumerate();
         let others = members.filter(|(number, _)| *number != rogue);
-        others
-            .map(|(_, one)| Endpoint::of(one.peer, one.address.clone()))
-            .collect()
+        others.map(|(_, one)| Endpoint::of(one.peer, one.address.clone())).collect()
     }
 
     /// Calls of a peer past its program, over its lines.
