@@ -124,6 +124,10 @@ pub trait File: Send + Sync {
     fn others_answer(&self) -> bool {
         false
     }
+    /// Whether its name leads to no file any more: it is gone once nobody has it open.
+    fn is_removed(&self) -> io::Result<bool> {
+        Ok(false)
+    }
     /// Cuts the file to `len` bytes.
     fn truncate(&self, len: u64) -> io::Result<()>;
     /// Makes everything written so far durable.

@@ -10,13 +10,15 @@ use std::path::Path;
 
 use author::Home;
 use bytes::Bytes;
-use crypto::{ClientKey, Pass, Roster, Tier};
+use crypto::{CertificateError, ClientKey, OrgId, Pass, Roster, Tier};
+use env::Env;
 use env::calls::Credential;
 
 use crate::cli::Session;
 use crate::config::Config;
 use crate::error::HoldError;
 use crate::files::{self, Access};
+use crate::network_file::NetworkFile;
 use crate::organisation::OwnOrganisation;
 use crate::passphrase::{self, Purpose};
 use crate::peerdir::{self, DAY_S};
@@ -123,6 +125,18 @@ pub(crate) fn held_pass(
     let bytes = Bytes::copy_from_slice(&files::read_small(path)?);
     let pass = Pass::verify(&bytes, roster, now).ok().filter(|pass| pass.client == client);
     Ok(pass.map(|pass| (bytes, pass)))
+}
+
+/// The organisation that signed the pass in the home, where the newest roster that is known here lists it no more: nothing is
+/// shown to peers then, and they can only say that nothing was.
+pub(crate) fn unlisted(config: &Config) -> Option<OrgId> {
+    let bytes = Bytes::copy_from_slice(&files::read_small(&config.home.join(PASS_FILE)).ok()?);
+    let network = NetworkFile::read(&config.network).ok()?;
+    let directory = network.directory(&Env::real(), None);
+    match Pass::verify(&bytes, &*directory.roster(), peerdir::now_s()) {
+        Err(CertificateError::Organisation(organisation)) => Some(organisation),
+        _ => None,
+    }
 }
 
 /// A pass for a day from the organisation whose key is at hand, if the network lists it.

@@ -445,7 +445,17 @@ impl HoldError {
                 "restore an older or a newer snapshot: each is whole by itself"
             }
             Self::Store(store::StoreError::Full | store::StoreError::FullAt(_)) => NO_SPACE,
-            Self::Io { source, .. } if is_full(source) => NO_SPACE,
+            Self::Io { source, .. } | Self::Store(store::StoreError::Io { source, .. })
+                if is_full(source) =>
+            {
+                NO_SPACE
+            }
+            Self::Store(store::StoreError::Io { source, .. })
+                if io_exit(source) == Exit::Denied =>
+            {
+                "whoever runs this must be able to read and write there (a peer: in all of D): ls -ld shows \
+                 whose it is, chown gives it; or mount its disk for writing"
+            }
             Self::Setting {
                 source: SettingError::Unknown { nearest: Some(known), .. }, ..
             } => {
@@ -714,6 +724,25 @@ mod tests {
             assert_eq!(error.exit(), Exit::Busy, "{error}");
             assert!(error.to_string().contains("7100"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_store_that_may_not_be_written_is_told_by_its_path_with_what_to_do() {
+        for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem] {
+            let (action, file) = ("open", "/srv/peer/store/lock".to_owned());
+            let source = kind.into();
+            let error = HoldError::from(store::StoreError::Io { action, file, source });
+            assert!(error.to_string().contains("/srv/peer/store/lock"), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains("chown")), "{kind}");
+            assert_eq!(error.exit(), Exit::Denied, "{kind}");
+        }
+    }
+
+    #[test]
+    fn versions_of_which_there_may_be_more_are_told_so() {
+        let told = |more| HoldError::Branches { versions: 64, more }.to_string();
+        assert!(told(true).contains("64 versions or more:"), "{}", told(true));
+        assert!(told(false).contains("64 versions:"), "{}", told(false));
     }
 
     #[test]

@@ -158,7 +158,16 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, Box<(Out, HoldError)>> {
         }
         let session = Session::new(out, settings, cli.global.log_json, stop);
         let ended = Box::pin(cli.verb.run(&session)).await;
-        ended.map_err(|error| Box::new((session.out, error)))
+        ended.map_err(|error| {
+            let config = session.config().ok().filter(|_| error.exit() == Exit::Denied);
+            if let Some(organisation) = config.and_then(client::unlisted) {
+                session.out.warn(format_args!(
+                    "organisation {organisation} is not in the network's roster: it left, or changed its key, and passes \
+                     of it do not count; another one can sign one (hold org pass), and hold network show NET lists them"
+                ));
+            }
+            Box::new((session.out, error))
+        })
     });
     // A thread that waits for the system (a prompt, a pipe) must not keep the process.
     runtime.shutdown_background();

@@ -294,7 +294,10 @@ async fn open_storage(
     client::blocking(move || {
         let open = |name: &str| {
             let path = path.join(name);
-            DirDisk::open(&path).map(Arc::new).map_err(HoldError::io("open", &path))
+            DirDisk::open(&path).map(Arc::new).map_err(|source| {
+                let file = path.display().to_string();
+                store::StoreError::Io { action: "open", file, source }
+            })
         };
         let options = LogOptions { suite, ..LogOptions::default() };
         let store = LogStore::open(open(LAYOUT.log)?, env.clone(), options)?;

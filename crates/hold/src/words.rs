@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use librarian::Librarian;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,8 @@ use crate::out::one_line;
 pub(crate) const FILE: &str = "words";
 /// It is written when it changed by so much: questions begin an hour earlier anyway.
 const CHANGED_MS: u64 = 60_000;
+/// How often an error is told that lasts.
+const TOLD_EVERY: Duration = Duration::from_secs(3600);
 
 /// What the file says.
 pub(crate) fn read(path: &Path) -> Option<u64> {
@@ -41,14 +44,25 @@ pub(crate) async fn write(librarian: &Librarian, path: &Arc<Path>) -> Result<u64
 
 /// Writes it at once and whenever it changed, until `stop`.
 pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: CancellationToken) {
-    let mut written = None;
+    let (mut written, mut failing) = (None, Failing::default());
     loop {
         let heard = librarian.words_heard_ms();
         if written.is_none_or(|before| is_worth_writing(before, heard)) {
             match write(&librarian, &path).await {
-                Ok(heard) => written = Some(heard),
+                Ok(heard) => {
+                    written = Some(heard);
+                    if failing.is_over() {
+                        tracing::info!("how far words were heard can be written again");
+                    }
+                }
                 Err(error) => {
-                    tracing::warn!(error = %one_line(&error), "how far words were heard could not be written")
+                    let error = one_line(&error);
+                    if failing.is_new(&error, Instant::now()) {
+                        tracing::warn!(
+                            error,
+                            "how far words were heard cannot be written: it is tried again each second"
+                        );
+                    }
                 }
             }
         }
@@ -56,6 +70,26 @@ pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: 
             () = env::beat(env::BEAT) => {}
             () = stop.cancelled() => return,
         }
+    }
+}
+
+/// An error that comes again and again: it is told when it begins or is another one, and each hour.
+#[derive(Debug, Default)]
+struct Failing(Option<(String, Instant)>);
+
+impl Failing {
+    fn is_new(&mut self, error: &str, now: Instant) -> bool {
+        let told = self.0.as_ref().is_some_and(|(last, at)| {
+            last == error && now.saturating_duration_since(*at) < TOLD_EVERY
+        });
+        if !told {
+            self.0 = Some((error.to_owned(), now));
+        }
+        !told
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.0.take().is_some()
     }
 }
 
@@ -75,6 +109,18 @@ mod tests {
         assert!(!is_worth_writing(1_000, 999 + CHANGED_MS));
         assert!(is_worth_writing(1_000, 1_000 + CHANGED_MS));
         assert!(is_worth_writing(1_000, 999));
+    }
+
+    #[test]
+    fn an_error_that_lasts_is_told_once_an_hour() {
+        let (mut failing, start) = (Failing::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(!failing.is_over());
+        assert!(failing.is_new("full", at(0)) && !failing.is_new("full", at(3599)));
+        assert!(failing.is_new("full", at(3600)) && !failing.is_new("full", at(3601)));
+        assert!(failing.is_new("read-only", at(3602)) && !failing.is_new("read-only", at(3603)));
+        assert!(failing.is_over() && !failing.is_over());
+        assert!(failing.is_new("read-only", at(3604)));
     }
 
     #[test]

@@ -188,6 +188,12 @@ fn begun(four: &Four) -> (Home, String, Value) {
 fn four_organisations_agree_through_kills_and_resume() {
     let mut four = Four::founded();
     let (ada, first, decided) = begun(&four);
+    // The committee is not asked for a version that is named with another depth than it has.
+    let mut named: Vec<&str> = first.split(':').collect();
+    named[1] = "9";
+    let refused = run(&mut four.head(&ada, "update", &["board", &named.join(":")]));
+    let refused = refused.expect_error(2);
+    assert!(refused.stderr.contains("its name says 9"), "{}", refused.stderr);
     let to = ["board"];
     for more in [&["--fresh"][..], &[]] {
         let read = run(four.head(&ada, "read", &to).args(more)).expect(0).json();

@@ -213,7 +213,12 @@ fn an_organisation_that_leaves_is_refused_everywhere_and_the_others_go_on() {
         .until("its peer knows", |world| world.network.peers[2].log().contains("left the network"));
     let via = world.network.peers[0].address.clone();
     let mut command = leaves.hold(["put", "--json", "--via", &via]);
-    run(command.arg(&file)).expect_error(13);
+    command.arg(&file);
+    // Also when its network file has the roster already, and it shows peers no pass.
+    for _ in 0..2 {
+        let refused = run(&mut command).expect_error(13);
+        assert!(refused.stderr.contains("not in the network's roster"), "{}", refused.stderr);
+    }
     let shown = run(&mut leaves.hold(["doctor", "--json", "--via", &via])).json();
     let checks = shown["checks"].as_array().unwrap();
     let told = checks.iter().find(|check| check["check"] == "roster").unwrap();

@@ -30,6 +30,7 @@ use store::{Compaction, CompactionOptions, ScrubStep, StoreError};
 use tokio::sync::Notify;
 
 use crate::core::Core;
+use crate::shelf;
 
 /// Bytes that a step of scrub reads at most, unless one record is longer.
 const STEP_BYTES_MAX: u64 = 1 << 20;
@@ -107,7 +108,7 @@ async fn scrub_all(core: Arc<Core>, options: UpkeepOptions, found: Arc<Notify>) 
             }
             Ok(None) | Err(StoreError::Closed) => return,
             Err(error) => {
-                tracing::error!(%error, "scrub could not read the store");
+                tracing::error!(error = %shelf::one_line(&error), "scrub could not read the store");
                 rest = AFTER_ERROR;
             }
         }
@@ -127,7 +128,10 @@ async fn check_log(core: &Core, bytes_s: u64) -> bool {
                 "the publication log is damaged: they are caught up again"
             );
         }
-        Err(error) => tracing::warn!(%error, "the publication log could not be read"),
+        Err(error) => {
+            let error = shelf::one_line(&error);
+            tracing::warn!(error, "the publication log could not be read");
+        }
     }
     true
 }
@@ -216,7 +220,9 @@ async fn compact_all(core: Arc<Core>, options: UpkeepOptions) {
         match ended {
             Ok(()) => {}
             Err(StoreError::Closed) => return,
-            Err(error) => tracing::warn!(%error, "compaction ended early"),
+            Err(error) => {
+                tracing::warn!(error = %shelf::one_line(&error), "compaction ended early");
+            }
         }
     }
 }

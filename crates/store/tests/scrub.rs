@@ -9,7 +9,7 @@ use crypto::{Place, RecordId, Suite};
 use document::{Kind, Record};
 use env::Env;
 use env::disk::Disk;
-use store::{LogOptions, LogStore, RecordStore, ScrubCursor, StoreError};
+use store::{CompactionOptions, LogOptions, LogStore, RecordStore, ScrubCursor, StoreError};
 use testkit::disk::FaultyDisk;
 use testkit::network::noise;
 use testkit::time::run;
@@ -213,5 +213,42 @@ fn what_lies_in_a_bad_sector_is_marked_and_mended_and_the_rest_is_checked() {
                 assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
             }
         }
+    });
+}
+
+/// Each is open, so that all of it can be read until the next start, and not behind it.
+#[test]
+fn what_is_in_a_segment_removed_beside_the_store_is_written_into_another() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        let records: Vec<Record> = (0..8).map(|number| hashed(number, 700)).collect();
+        for record in &records {
+            store.put(vec![record.clone()]).await.unwrap();
+        }
+        let logs = || {
+            let names = disk.list().unwrap().into_iter();
+            names.filter(|name| name.ends_with(".log")).collect::<Vec<_>>()
+        };
+        // The last of them is the one that is written to.
+        let gone = logs();
+        assert!(gone.len() > 1);
+        gone.iter().for_each(|name| disk.remove(name).unwrap());
+        for _ in 0..2 {
+            let pass = store.scrub(1 << 30).await.unwrap();
+            assert_eq!((pass.records, pass.damaged), (8, 0));
+        }
+        // The one that is written to is ended by the next write.
+        let more = hashed(8, 700);
+        assert_eq!(store.put(vec![more.clone()]).await.unwrap(), [true]);
+        let done = store.compact(CompactionOptions::default()).await.unwrap();
+        assert_eq!((done.segments, done.blocked), (gone.len() as u64, 0));
+        assert!(logs().iter().all(|name| !gone.contains(name)));
+        store.close().await.unwrap();
+        let store = open(&disk, &env);
+        for record in records.iter().chain([&more]) {
+            assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+        }
+        assert_eq!(store.scrub(1 << 30).await.unwrap().damaged, 0);
     });
 }

@@ -486,6 +486,10 @@ impl File for FaultyFile {
         state.powered && !state.fail_reads && state.names.values().any(answers)
     }
 
+    fn is_removed(&self) -> io::Result<bool> {
+        Ok(!self.disk.lock().names.values().any(|inode| *inode == self.inode))
+    }
+
     fn write_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let mut state = self.disk.lock();
         if !state.powered {

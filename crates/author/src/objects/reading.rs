@@ -27,6 +27,13 @@ pub(crate) const AHEAD: usize = 64;
 /// Bytes of an answer with some predecessors, about.
 const HISTORY_BYTES: usize = 256 << 10;
 
+/// Whether enough was looked for in vain: where the network is away each takes as long as a lookup may. Where some answer it goes on,
+/// as one peer that is away would have any writer's version end everybody's log.
+fn is_enough(unfound: &[ObjectsError]) -> bool {
+    let away = |error: &ObjectsError| matches!(error, ObjectsError::Unavailable { asked: 0, .. });
+    unfound.len() >= UNFOUND_MAX || unfound.iter().any(away)
+}
+
 /// A version and where it was found.
 #[derive(Clone, Debug)]
 pub struct Got {
@@ -192,7 +199,8 @@ impl Object {
     }
 
     /// The same, each as it is found: values of a long or a wide history are not in memory together. Any writer can make a version of one
-    /// that is nowhere: what is left of the history is told all the same, until [`UNFOUND_MAX`] were looked for in vain.
+    /// that is nowhere: what is left of the history is told all the same, until [`UNFOUND_MAX`] were looked for in vain, or
+    /// nobody answered at all.
     ///
     /// # Errors
     /// As [`Object::log`], of one that was not found, when the others were told; what `each` fails with.
@@ -218,11 +226,11 @@ impl Object {
                     }
                     Err(error) => unfound.push(error),
                 }
-                if unfound.len() >= UNFOUND_MAX {
+                if is_enough(&unfound) {
                     break;
                 }
             }
-            if unfound.len() >= UNFOUND_MAX || told >= most {
+            if is_enough(&unfound) || told >= most {
                 break;
             }
             let Some(((_, h), hint)) = border.pop_last() else { break };
@@ -433,4 +441,30 @@ fn verdict(subject: Subject, refused: Vec<PeerId>, missed: Vec<Unanswered>) -> O
     }
     let unreachable = errors.len();
     ObjectsError::Unavailable { subject, asked, unreachable, errors }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_log_ends_where_nobody_answers_and_late_where_versions_are_nowhere() {
+        let subject = || Subject::Predecessor(RecordId::new([1; 32]));
+        let unavailable = |asked| {
+            let (unreachable, errors) = (3, Vec::new());
+            ObjectsError::Unavailable { subject: subject(), asked, unreachable, errors }
+        };
+        let mut unfound: Vec<ObjectsError> = Vec::new();
+        for asked in 1..UNFOUND_MAX {
+            unfound.push(ObjectsError::NotYet { subject: subject(), asked });
+            assert!(!is_enough(&unfound));
+            // Some answered.
+            *unfound.last_mut().unwrap() = unavailable(asked);
+            assert!(!is_enough(&unfound));
+        }
+        unfound.push(unavailable(1));
+        assert!(is_enough(&unfound));
+        assert!(is_enough(&[unavailable(0)]));
+    }
 }

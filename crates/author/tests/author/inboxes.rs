@@ -297,3 +297,17 @@ fn librarians_without_a_cursor_are_followed_from_where_the_others_are() {
         assert_eq!(inbox.cursors()[1], whole[1]);
     });
 }
+
+#[test]
+fn what_librarians_logged_ahead_of_the_calendar_did_not_come_later_than_now() {
+    time::run(14, |env| async move {
+        let net = Net::new(&env, 3, 3, Suite::Holdfast1);
+        let (ada, ben) = (net.user("ada"), net.user("ben"));
+        put_to(&ada, b"x", &[ben.reader_keys()[0]]).await.unwrap();
+        let day_ms = 24 * 3_600_000;
+        net.shared.log.send_modify(|log| log.iter_mut().for_each(|(_, at)| *at += day_ms));
+        let received = listed(&mut ben.inbox(false, &[])).await;
+        assert_eq!(received.len(), 1);
+        assert!(received[0].received_ms <= env.clock.unix_ms(), "{received:?}");
+    });
+}

@@ -314,3 +314,17 @@ fn librarians_that_are_well_are_asked_first() {
         }
     });
 }
+
+#[test]
+fn what_librarians_logged_ahead_of_the_calendar_was_not_put_later_than_now() {
+    time::run(13, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let ada = net.user("ada");
+        let own = put(&ada, b"own").await.unwrap();
+        let day_ms = 24 * 3_600_000;
+        net.shared.log.send_modify(|log| log.iter_mut().for_each(|(_, at)| *at += day_ms));
+        let (_, found) = recover(&restored(&net, &ada, "again")).await;
+        assert_eq!(addresses(&found, true), [own.address]);
+        assert!(found[0].received_ms <= env.clock.unix_ms(), "{found:?}");
+    });
+}

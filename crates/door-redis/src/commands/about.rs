@@ -62,6 +62,14 @@ pub(crate) fn info(door: &mut Door, call: &mut Call<'_>) -> Done {
 
 type Lines = Vec<(&'static str, String)>;
 
+/// Bytes of this process's memory that are resident, by `/proc/self/status` (proc(5)); 0 where that cannot be read.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1024)
+}
+
 fn sections(door: &Door) -> Vec<(&'static str, Lines)> {
     let counters = &door.counters;
     let up = door.now.saturating_sub(door.started) / 1000;
@@ -87,6 +95,7 @@ fn sections(door: &Door) -> Vec<(&'static str, Lines)> {
     ];
     let memory = vec![
         ("used_memory", of(door.slots.cached() as u64)),
+        ("used_memory_rss", of(resident_bytes())),
         ("maxmemory", door.options.cache_bytes.to_string()),
         ("maxmemory_policy", "allkeys-lru".to_owned()),
     ];

@@ -157,6 +157,14 @@ fn the_door_tells_about_itself() {
     for line in ["redis_version:7", "server_name:holdfast", "db0:keys=1", "connected_clients:1"] {
         assert!(info.contains(line), "{line} in {info}");
     }
+    let resident = info.lines().find_map(|line| line.strip_prefix("used_memory_rss:"));
+    let resident: u64 = resident.unwrap().parse().unwrap();
+    assert!(resident > 1 << 20, "{info}");
+    assert!(info.contains("maxmemory:"), "{info}");
+    assert_eq!(caller.say("SET e v EX 100"), "OK");
+    let keys = caller.say("INFO keyspace");
+    assert!(keys.contains("db0:keys=2,expires=1,"), "{keys}");
+    assert_eq!(caller.say("DEL e"), "1");
     assert!(!caller.say("INFO stats").contains("redis_version"));
     assert_eq!(caller.say("CONFIG GET maxclients"), "[maxclients 10000]");
     assert_eq!(caller.ask("CONFIG GET *").list().len() % 2, 0);

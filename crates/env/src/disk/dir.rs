@@ -96,13 +96,25 @@ impl Shared {
         all.retain(|other| other.strong_count() > 0);
         let found = all.iter().filter_map(Weak::upgrade).find(|tailed| tailed.name == name);
         if let Some(tailed) = found
-            && rustix::fs::fstat(&tailed.file)?.st_nlink > 0
+            && !self.is_removed(&tailed)?
         {
             return Ok(tailed);
         }
         let tailed = Arc::new(Tailed::new(name, self.open_at(name, create)?));
         all.push(Arc::downgrade(&tailed));
         Ok(tailed)
+    }
+
+    /// Whether somebody removed the file, or renamed it.
+    fn is_removed(&self, tailed: &Tailed) -> io::Result<bool> {
+        if rustix::fs::fstat(&tailed.file)?.st_nlink == 0 {
+            return Ok(true);
+        }
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        match rustix::fs::statat(&self.dir, tailed.name.as_str(), flags) {
+            Err(Errno::NOENT) => Ok(true),
+            found => Ok(found.map(|_| false)?),
+        }
     }
 
     /// What there is and cannot be written, as on a file system that an error made read-only, is opened to be read.
@@ -386,6 +398,10 @@ impl File for DirFile {
         self.shared.others_answer(&self.tailed.name).unwrap_or(false)
     }
 
+    fn is_removed(&self) -> io::Result<bool> {
+        self.shared.is_removed(&self.tailed)
+    }
+
     fn truncate(&self, len: u64) -> io::Result<()> {
         self.settle()?;
         self.tailed.was_cut(len);
@@ -466,6 +482,25 @@ mod tests {
         disk.remove("b").expect("removing nothing is no error");
         assert!(disk.list().expect("listed").is_empty());
         assert!(disk.free_bytes().expect("free") > 0);
+    }
+
+    #[test]
+    fn a_file_that_somebody_else_removed_or_renamed_is_known_and_not_opened_again() {
+        let (_folder, disk) = disk();
+        let path = |name: &str| disk.path().join(name);
+        let [removed, renamed, stays] = ["a", "b", "c"].map(|name| {
+            let file = disk.open(name, true).expect("created");
+            file.write_at(0, &[IoSlice::new(b"x")]).expect("written");
+            file
+        });
+        fs::remove_file(path("a")).expect("removed");
+        fs::rename(path("b"), path("d")).expect("renamed");
+        let is_removed = |file: &Arc<dyn File>| file.is_removed().expect("looked");
+        assert!(is_removed(&removed) && is_removed(&renamed) && !is_removed(&stays));
+        for name in ["a", "b"] {
+            assert_eq!(disk.open(name, false).err().expect(name).kind(), io::ErrorKind::NotFound);
+        }
+        assert!(disk.open("c", false).is_ok());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! removed.
 //!
 //! ```text
-//! candidate: sealed, dead bytes over the share
+//! candidate: sealed, dead bytes over the share; or its file was removed by somebody else, and is open still
 //! move       its live records -> the writer -> behind the active segment, synced, index switched;
 //!            where none is left in it, the removals still needed likewise
 //! drop       everything synced -> nothing live left in it -> files removed, names synced
@@ -35,6 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use document::Record;
+use env::disk::File;
 
 use super::frame::{Content, HEADER_BYTES, Header};
 use super::index::{Extent, Index, Location};
@@ -123,8 +124,9 @@ impl LogStore {
             self.check_open()?;
             let passed = [&blocked[..], &too_large].concat();
             let candidate = {
+                let removed = self.shared.files.removed();
                 let (index, stuck) = (self.shared.index(), self.shared.stuck());
-                candidate(&index, options.dead_percent, &passed, &stuck)
+                candidate(&index, options.dead_percent, (&passed, &removed), &stuck)
             };
             let Some((number, extent)) = candidate else { break };
             if extent.live > 0 && damaged.get(&number) == Some(&extent.live) {
@@ -365,7 +367,7 @@ impl From<StoreError> for Failed {
 fn candidate(
     index: &Index,
     dead_percent: u8,
-    blocked: &[u32],
+    (blocked, removed): (&[u32], &[u32]),
     stuck: &BTreeMap<u32, u64>,
 ) -> Option<(u32, Extent)> {
     let (last, _) = index.segments().next_back()?;
@@ -383,12 +385,14 @@ fn candidate(
             *number != last
                 && extent.is_known()
                 && !blocked.contains(number)
-                && u128::from(dead) * 100 > u128::from(whole) * u128::from(dead_percent)
+                && (u128::from(dead) * 100 > u128::from(whole) * u128::from(dead_percent)
+                    || removed.contains(number))
         })
         .min_by_key(|(number, extent)| {
             let whole = u128::from(extent.len.max(1));
             let is_stuck = stuck.get(number) == Some(&extent.live);
-            (is_stuck, u128::from(alive(*number, extent)) * 1_000_000 / whole, *number)
+            let stays = !removed.contains(number);
+            (is_stuck, stays, u128::from(alive(*number, extent)) * 1_000_000 / whole, *number)
         })
         .map(|(number, extent)| (number, *extent))
 }
@@ -584,8 +588,10 @@ impl Writer {
         let (log, idx) = (log_name(number), index_name(number));
         let disk = &*self.shared.disk;
         // As it is: an end that the disk lost is part of the extent.
-        let bytes_of = |name| disk.open(name, false).and_then(|file| file.len()).unwrap_or(0);
-        let bytes = bytes_of(&log) + bytes_of(&idx);
+        let bytes_of =
+            |file: io::Result<Arc<dyn File>>| file.and_then(|file| file.len()).unwrap_or(0);
+        // Open, where somebody removed it.
+        let bytes = bytes_of(self.shared.files.get(number)) + bytes_of(disk.open(&idx, false));
         // The index first: alone it would tell of a segment that is gone.
         disk.remove(&idx).map_err(io_error("remove", &idx))?;
         disk.remove(&log).map_err(io_error("remove", &log))?;
@@ -618,14 +624,16 @@ mod tests {
             let location = Location { segment, offset, length, placed, damaged, form, kind };
             index.insert(RecordId::new([length as u8; 32]), location);
         }
-        let first = |stuck: &[(u32, u64)]| {
+        let first_of = |stuck: &[(u32, u64)], removed: &[u32]| {
             let stuck = stuck.iter().copied().collect();
-            candidate(&index, 33, &[], &stuck).map(|(number, _)| number)
+            candidate(&index, 33, (&[], removed), &stuck).map(|(number, _)| number)
         };
+        let first = |stuck: &[(u32, u64)]| first_of(stuck, &[]);
         let live = |number| index.segment_from(number).map_or(0, |(_, extent)| extent.live);
         assert_eq!(first(&[]), Some(1), "the emptiest but the last");
         assert_eq!(first(&[(1, live(1))]), Some(2));
         assert_eq!(first(&[(1, live(1) + 1)]), Some(1), "something in it went since");
         assert_eq!(first(&[(1, live(1)), (2, live(2))]), Some(1), "none is left out");
+        assert_eq!(first_of(&[], &[2, 3]), Some(2), "it goes with the process");
     }
 }

@@ -190,6 +190,9 @@ impl Walk<'_> {
             }
             file => file?,
         };
+        if from == 0 && file.is_removed().unwrap_or(false) {
+            self.keep(file.clone());
+        }
         // What the disk lost of the end is damaged, not unreadable.
         let len = self.extent.len.min(file.len()?);
         let mut damaged = Vec::new();
@@ -219,6 +222,29 @@ impl Walk<'_> {
         }
         self.mark(&damaged, done);
         Ok(if next >= len { self.extent.len } else { next })
+    }
+
+    /// Keeps a file that somebody removed open, so that compaction can write what is in it into others.
+    fn keep(&self, file: Arc<dyn env::disk::File>) {
+        // Compaction removes one in which nothing is alive.
+        let is_alive = || {
+            let found = self.shared.index().segment_from(self.number);
+            found.is_some_and(|(number, extent)| number == self.number && extent.live > 0)
+        };
+        if !is_alive() || !self.shared.files.keep(self.number, file) {
+            return;
+        }
+        if !is_alive() {
+            // It went in between, and nobody would close it again.
+            self.shared.files.forget(self.number);
+            return;
+        }
+        let file = log_name(self.number);
+        tracing::error!(
+            file,
+            "a segment's file was removed beside this peer: what is in it is written into others within minutes; \
+             let the peer run until then"
+        );
     }
 
     /// Walks frames, each with its checksums; the live ones among the intact are returned, the

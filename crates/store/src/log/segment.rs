@@ -1,8 +1,8 @@
 //! One file of the log: its name, its creation, and the handles of those that are open.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use env::disk::{Disk, File};
 
@@ -99,7 +99,14 @@ pub(crate) enum CreateError {
 /// The files that are open for reading: the least recently used is closed when there are too many.
 pub(crate) struct OpenFiles {
     disk: Arc<dyn Disk>,
-    open: Mutex<VecDeque<(u32, Arc<dyn File>)>>,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    recent: VecDeque<(u32, Arc<dyn File>)>,
+    /// Those that somebody else removed: they can be read as long as they are open, and never again.
+    removed: BTreeMap<u32, Arc<dyn File>>,
 }
 
 impl OpenFiles {
@@ -107,13 +114,19 @@ impl OpenFiles {
         Self { disk, open: Mutex::default() }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A segment's file, where it is open.
     pub(crate) fn opened(&self, number: u32) -> Option<Arc<dyn File>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = open.iter().position(|(other, _)| *other == number)?;
-        let found = open.remove(at)?;
+        let mut open = self.lock();
+        let Some(at) = open.recent.iter().position(|(other, _)| *other == number) else {
+            return open.removed.get(&number).cloned();
+        };
+        let found = open.recent.remove(at)?;
         let file = found.1.clone();
-        open.push_back(found);
+        open.recent.push_back(found);
         Some(file)
     }
 
@@ -127,19 +140,41 @@ impl OpenFiles {
         Ok(file)
     }
 
+    /// Keeps a file open that somebody else removed, until [`OpenFiles::forget`]; whether it was not yet. Of more than [`OPEN_FILES_MAX`]
+    /// the others are closed like any.
+    pub(crate) fn keep(&self, number: u32, file: Arc<dyn File>) -> bool {
+        let mut open = self.lock();
+        let more = open.removed.len() < OPEN_FILES_MAX && !open.removed.contains_key(&number);
+        if more {
+            open.removed.insert(number, file);
+        }
+        more
+    }
+
+    /// Whether somebody else removed a segment's file.
+    pub(crate) fn is_removed(&self, number: u32) -> bool {
+        self.lock().removed.contains_key(&number)
+    }
+
+    /// The segments whose files somebody else removed.
+    pub(crate) fn removed(&self) -> Vec<u32> {
+        self.lock().removed.keys().copied().collect()
+    }
+
     /// Closes a file that was removed; whoever reads it goes on.
     pub(crate) fn forget(&self, number: u32) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|(other, _)| *other != number);
+        let mut open = self.lock();
+        open.recent.retain(|(other, _)| *other != number);
+        open.removed.remove(&number);
     }
 
     /// Takes in a file that is open already.
     pub(crate) fn add(&self, number: u32, file: Arc<dyn File>) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|(other, _)| *other != number);
-        open.push_back((number, file));
-        if open.len() > OPEN_FILES_MAX {
-            open.pop_front();
+        let mut open = self.lock();
+        open.recent.retain(|(other, _)| *other != number);
+        open.recent.push_back((number, file));
+        if open.recent.len() > OPEN_FILES_MAX {
+            open.recent.pop_front();
         }
     }
 }

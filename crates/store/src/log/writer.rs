@@ -407,7 +407,10 @@ impl Writer {
     /// that there is one. Where nobody waits for an fsync the full one's is done beside the writes.
     pub(super) fn roll(&mut self, bytes: u64, synced: bool) -> Result<(), StoreError> {
         let full = |segment: &Segment| {
-            segment.len > FILE_HEADER_BYTES && segment.len + bytes > self.shared.segment_bytes_max
+            let is_long = segment.len + bytes > self.shared.segment_bytes_max;
+            // What is written to a file that somebody removed is gone at the next start.
+            (segment.len > FILE_HEADER_BYTES && is_long)
+                || self.shared.files.is_removed(segment.number)
         };
         if self.active.as_ref().is_some_and(full) {
             let beside = !synced && !self.shared.poisoned.load(Ordering::SeqCst);

@@ -611,6 +611,17 @@ mod tests {
     }
 
     #[test]
+    fn who_was_heard_ahead_of_the_calendar_does_not_count_as_heard() {
+        let now = 100 * HEARD_MS;
+        assert!(is_of_now(now, now) && is_of_now(now - HEARD_MS, now));
+        assert!(!is_of_now(now - HEARD_MS - 1, now), "too long ago");
+        assert!(is_of_now(now + HEARD_MS, now));
+        for ahead in [now + HEARD_MS + 1, u64::MAX] {
+            assert!(!is_of_now(ahead, now), "the calendar was set back since");
+        }
+    }
+
+    #[test]
     fn a_question_has_one_answer_however_late_and_nobody_else_gives_it() {
         let key = |byte| MemberSecret::new(&[byte; 32]).expect("a key").id().key().expect("a key");
         let mut asked = Asked::default();
