@@ -362,11 +362,12 @@ fn a_peer_that_is_set_read_only_ends_leases_like_any_other() {
     testkit::time::run(78, |env| async move {
         let mut town = town_with(&env, 3, |_| {}).await;
         let client = Client::new(&town, 1).await;
-        let (asked, told, over) = (page(1, 500), page(2, 500), page(3, 500));
+        let (asked, told, over, renewed) = (page(1, 500), page(2, 500), page(3, 500), page(5, 500));
         let long = [&asked, &told].map(|record| client.lease(&town, &[record], 300 * SPAN_S));
-        let short = client.lease(&town, &[&over], 3600);
+        let short = [&over, &renewed].map(|record| client.lease(&town, &[record], 3600));
+        let records = [&asked, &told, &over, &renewed];
         for peer in 0..3 {
-            for (record, shown) in [(&asked, &long[0]), (&told, &long[1]), (&over, &short)] {
+            for (record, shown) in records.into_iter().zip(long.iter().chain(&short)) {
                 client.store(&town, peer, record, vec![shown.clone()]).await.unwrap();
             }
         }
@@ -383,9 +384,13 @@ fn a_peer_that_is_set_read_only_ends_leases_like_any_other() {
         assert_eq!(outcome, LeaseAnswer::Forget(vec![Forgotten::Ended]));
         assert!(!town.stores[2].holds(&asked.id));
         town.until("it hears words", |town| !town.stores[2].holds(&told.id)).await;
+        let longer = client.lease(&town, &[&renewed], 300 * SPAN_S);
+        let outcome = client.ask(&town, 2, LeaseRequest::Show(vec![longer])).await;
+        assert_eq!(outcome, LeaseAnswer::Show(vec![vec![true]]));
         assert!(town.stores[2].holds(&over.id));
         env.clock.sleep(Duration::from_secs(3600 + 1000)).await;
         assert!(!town.stores[2].holds(&over.id), "its time is over");
+        assert!(town.stores[2].holds(&renewed.id), "its time is longer");
         let again = client.store(&town, 2, &page(4, 500), Vec::new()).await;
         assert!(matches!(again, Err(CallError::ReadOnly { .. })), "{again:?}");
     });
