@@ -678,7 +678,9 @@ fn io_exit(error: &io::Error) -> Exit {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Exit::Denied,
         io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => Exit::Conflict,
         io::ErrorKind::ResourceBusy => Exit::Busy,
+        // A limit: the disk's, or one that somebody set for this user or for this process's files (`ulimit -f`).
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Exit::Busy,
+        io::ErrorKind::FileTooLarge => Exit::Busy,
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => Exit::Invalid,
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => Exit::Invalid,
         // Text that is none: a list, words.

@@ -66,6 +66,7 @@ const BLOCKING_THREADS_MAX: usize = 32;
 const BLOCKING_IDLE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
+    platform::long_files_are_errors();
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return usage(&error).into(),

@@ -2,7 +2,7 @@
 //! when the process began, and the terminal with its echo.
 #![allow(
     unsafe_code,
-    reason = "mallctl, prctl, getrusage, fcntl of a number, tcgetpgrp, tcgetattr and tcsetattr have no safe form among our crates"
+    reason = "mallctl, prctl, signal, getrusage, fcntl of a number, tcgetpgrp, tcgetattr and tcsetattr have no safe form among our crates"
 )]
 
 use std::fs::File;
@@ -113,6 +113,15 @@ pub(crate) fn huge_pages(on: bool) {
     unsafe {
         let (off, none): (libc::c_ulong, libc::c_ulong) = ((!on).into(), 0);
         libc::prctl(libc::PR_SET_THP_DISABLE, off, none, none, none);
+    }
+}
+
+/// A file that grows over a limit that somebody set (`ulimit -f`) is an error of the write, like a full disk: the signal that comes
+/// with it would end the process with what it had begun left as it is.
+pub(crate) fn long_files_are_errors() {
+    // SAFETY: it takes numbers alone, before there is another thread.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 

@@ -114,6 +114,16 @@ fn that_standard_output_is_closed_is_told_before_anything_is_stored() {
     assert!(told.stderr.contains("standard input"), "{}", told.stderr);
 }
 
+#[test]
+fn a_file_over_a_limit_of_the_shell_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = hold(["man", "--dir"]);
+    command.arg(folder.path());
+    let told = run(&mut begun_by("sh", &["-c", "ulimit -f 0; exec \"$0\" \"$@\""], &command));
+    let told = told.expect_error(11);
+    assert!(told.stderr.contains("too large"), "{}", told.stderr);
+}
+
 /// A file of variables has lines such as `HOLD_VIA=`, and people write switches in more than one way.
 #[test]
 fn a_variable_set_to_nothing_is_not_set_and_a_switch_takes_yes_and_no() {
