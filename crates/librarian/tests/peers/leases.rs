@@ -379,6 +379,7 @@ fn a_peer_that_is_set_read_only_ends_leases_like_any_other() {
         town.bring_back_with(2, had, |options: &mut LibrarianOptions| options.read_only = true)
             .await;
         assert_eq!(town.peers[2].status().read_only, Some("it is set to read-only"));
+        let client = Client::new(&town, 1).await;
         let word = client.forget(&town, &long[0]);
         let outcome = client.ask(&town, 2, LeaseRequest::Forget(vec![word])).await;
         assert_eq!(outcome, LeaseAnswer::Forget(vec![Forgotten::Ended]));
