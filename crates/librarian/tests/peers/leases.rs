@@ -385,6 +385,8 @@ fn a_peer_that_is_set_read_only_ends_leases_like_any_other() {
         assert_eq!(outcome, LeaseAnswer::Forget(vec![Forgotten::Ended]));
         assert!(!town.stores[2].holds(&asked.id));
         town.until("it hears words", |town| !town.stores[2].holds(&told.id)).await;
+        let again = client.store(&town, 2, &page(4, 500), Vec::new()).await;
+        assert!(matches!(again, Err(CallError::ReadOnly { .. })), "{again:?}");
         let longer = client.lease(&town, &[&renewed], 300 * SPAN_S);
         let outcome = client.ask(&town, 2, LeaseRequest::Show(vec![longer])).await;
         assert_eq!(outcome, LeaseAnswer::Show(vec![vec![true]]));
@@ -392,8 +394,6 @@ fn a_peer_that_is_set_read_only_ends_leases_like_any_other() {
         env.clock.sleep(Duration::from_secs(3600 + 1000)).await;
         assert!(!town.stores[2].holds(&over.id), "its time is over");
         assert!(town.stores[2].holds(&renewed.id), "its time is longer");
-        let again = client.store(&town, 2, &page(4, 500), Vec::new()).await;
-        assert!(matches!(again, Err(CallError::ReadOnly { .. })), "{again:?}");
     });
 }
 
