@@ -51,7 +51,8 @@ impl Leases {
         let Ok(claimed) = Forget::claimed(&word) else { return };
         let network = self.directory.genesis().network();
         let counts = |word: &Bytes| SignedForget::verify(word.clone(), &network).is_ok();
-        self.elsewhere().add(claimed.lease, word, counts);
+        // It would keep all of the answer that it came in, which is as long as its sender likes.
+        self.elsewhere().add(claimed.lease, Bytes::copy_from_slice(&word), counts);
     }
 
     /// Whether a lease that comes was ended by its client elsewhere, as far as that is remembered.
