@@ -4,24 +4,27 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use crypto::LeaseId;
 use crypto::lease::{Checked, Forget, SignedForget};
+use crypto::{ClientKey, LeaseId};
 
 use super::Leases;
 
 /// Words that are remembered, the last; some 300 bytes each. None is kept over a restart: then they are heard again.
 const ELSEWHERE_MAX: usize = if cfg!(test) { 4 } else { 1 << 14 };
 
+/// A lease and whose word it is: anybody can sign a word of its own for another's lease.
+type Of = (LeaseId, ClientKey);
+
 /// Words as they were heard, the oldest first. Their signatures are looked at when their lease comes, or another word for it.
 #[derive(Debug, Default)]
 pub(super) struct Elsewhere {
-    order: VecDeque<LeaseId>,
-    words: HashMap<LeaseId, Bytes>,
+    order: VecDeque<Of>,
+    words: HashMap<Of, Bytes>,
 }
 
 impl Elsewhere {
-    fn add(&mut self, lease: LeaseId, word: Bytes, counts: impl FnOnce(&Bytes) -> bool) {
-        match self.words.get_mut(&lease) {
+    fn add(&mut self, of: Of, word: Bytes, counts: impl FnOnce(&Bytes) -> bool) {
+        match self.words.get_mut(&of) {
             Some(known) if *known == word => {}
             Some(known) => {
                 if counts(&word) {
@@ -29,8 +32,8 @@ impl Elsewhere {
                 }
             }
             None => {
-                self.words.insert(lease, word);
-                self.order.push_back(lease);
+                self.words.insert(of, word);
+                self.order.push_back(of);
                 if self.order.len() > ELSEWHERE_MAX
                     && let Some(oldest) = self.order.pop_front()
                 {
@@ -52,15 +55,19 @@ impl Leases {
         let network = self.directory.genesis().network();
         let counts = |word: &Bytes| SignedForget::verify(word.clone(), &network).is_ok();
         // It would keep all of the answer that it came in, which is as long as its sender likes.
-        self.elsewhere().add(claimed.lease, Bytes::copy_from_slice(&word), counts);
+        self.elsewhere().add(
+            (claimed.lease, claimed.client),
+            Bytes::copy_from_slice(&word),
+            counts,
+        );
     }
 
     /// Whether a lease that comes was ended by its client elsewhere, as far as that is remembered.
     pub(super) fn was_ended_elsewhere(&self, lease: &Checked) -> bool {
-        let Some(word) = self.elsewhere().words.get(&lease.id).cloned() else { return false };
+        let of = (lease.id, lease.client);
+        let Some(word) = self.elsewhere().words.get(&of).cloned() else { return false };
         let network = self.directory.genesis().network();
-        SignedForget::verify(word, &network)
-            .is_ok_and(|signed| signed.forget.client == lease.client)
+        SignedForget::verify(word, &network).is_ok()
     }
 }
 
@@ -68,8 +75,9 @@ impl Leases {
 mod tests {
     use super::*;
 
-    fn lease(byte: u8) -> LeaseId {
-        LeaseId::new([byte; 32])
+    fn lease(byte: u8) -> Of {
+        let secret = crypto::SecretKey::from_bytes(&[1; 32]).expect("a key");
+        (LeaseId::new([byte; 32]), ClientKey::new(secret.public()))
     }
 
     #[test]
@@ -80,12 +88,16 @@ mod tests {
         all.add(lease(1), word(1), |_| panic!("it is the same"));
         all.add(lease(1), word(2), |_| false);
         assert_eq!(all.words[&lease(1)], word(1));
+        let another = crypto::SecretKey::from_bytes(&[2; 32]).expect("a key");
+        let of_another = (lease(1).0, ClientKey::new(another.public()));
+        all.add(of_another, word(9), |_| true);
+        assert_eq!(all.words[&lease(1)], word(1), "another's word for the same lease is beside it");
         all.add(lease(1), word(3), |_| true);
         assert_eq!(all.words[&lease(1)], word(3));
-        for byte in 2..=5 {
+        for byte in 2..=4 {
             all.add(lease(byte), word(byte), |_| true);
         }
-        assert!(!all.words.contains_key(&lease(1)));
+        assert!(!all.words.contains_key(&lease(1)) && all.words.contains_key(&of_another));
         assert_eq!((all.words.len(), all.order.len()), (4, 4));
     }
 }
